@@ -22,7 +22,8 @@ def main(**options: Any) -> int:
     """Serve until interrupted; 1, with one sentence on stderr, if it cannot start. options: before variables."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        _require_benchmark()
+        if find_spec(MODULE) is None:
+            raise RuntimeError(f"The benchmark's package is not installed: pip install --no-deps {BENCHMARK}")
         settings = read_settings(**options)
         listener = _listen(settings)
     except (RuntimeError, ValueError) as error:
@@ -46,12 +47,6 @@ def main(**options: Any) -> int:
     )
     BoundedServer(config).run(sockets=[listener])
     return 0
-
-
-def _require_benchmark() -> None:
-    """RuntimeError says how to install the benchmark's package if it is missing."""
-    if find_spec(MODULE) is None:
-        raise RuntimeError(f"The benchmark's package is not installed: pip install --no-deps {BENCHMARK}")
 
 
 def _listen(settings: ServerSettings) -> socket.socket:

@@ -8,11 +8,10 @@ import hmac
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TypeVar
 from urllib.parse import urlsplit
 
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -21,8 +20,6 @@ from env_service.episodes import Episodes
 from env_service.protocol import VERBS, RequestRefused, first_error
 from env_service.settings import ServerSettings
 from seal.system.net import is_loopback
-
-Model = TypeVar("Model", bound=BaseModel)
 
 
 class VerbLayer:
@@ -67,8 +64,10 @@ class VerbLayer:
 
     async def _answer(self, verb: str, receive: Receive) -> tuple[int, bytes]:
         try:
-            request = _parse(VERBS[verb].request, await _body(receive, self._max_body_bytes))
+            request = VERBS[verb].request.model_validate_json(await _body(receive, self._max_body_bytes))
             return 200, await getattr(self._episodes, verb)(request)
+        except ValidationError as error:
+            return 422, _problem(f"{first_error(error)}.")
         except RequestRefused as error:
             return error.status, _problem(str(error), error.code)
 
@@ -93,13 +92,6 @@ async def _body(receive: Receive, limit: int) -> bytes:
             raise RequestRefused(f"The body exceeds {limit} bytes ({variable('max_body_bytes')}).", 413)
         more = message.get("more_body", False)
     return bytes(body)
-
-
-def _parse(model: type[Model], body: bytes) -> Model:
-    try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        raise RequestRefused(f"{first_error(error)}.", 422) from None
 
 
 def _problem(detail: str, code: str | None = None) -> bytes:

@@ -54,8 +54,10 @@ def _imported(name: str, location: str) -> Environment:
     try:
         environment = pkgutil.resolve_name(location)()
         named = environment.name
-    except (ImportError, AttributeError, TypeError) as error:
-        raise ValueError(f"The environment {name} ({location}) cannot be imported: {error}.") from error
+    except Exception as error:  # a package may be anybody's code
+        raise ValueError(
+            f"The environment {name} ({location}) cannot be imported ({type(error).__name__}: {error})."
+        ) from error
     if named != name:
         raise ValueError(f"{location} calls itself {named!r}: register it under that name, not as {name!r}.")
     return environment

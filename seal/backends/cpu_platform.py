@@ -1,8 +1,7 @@
 """The verl platform `cpu`, selected by VERL_PLATFORM=cpu.
 
 verl reaches its device through a platform object and through the device's torch module. verl 0.9.1 ships platforms for
-three accelerators; this one runs the same trainer on a CPU. Memory figures are those of the process, because a CPU has
-no device memory.
+three accelerators; this one runs the same trainer on a CPU. Memory figures are the process's; a CPU has no other.
 """
 
 import resource
@@ -22,7 +21,6 @@ class CPUDeviceModule:
     """`torch.cpu` with the memory and generator calls that verl makes on a device module."""
 
     set_device = synchronize = empty_cache = reset_peak_memory_stats = staticmethod(_nothing)
-    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
 
     def __getattr__(self, name):
         return getattr(torch.cpu, name)
@@ -42,15 +40,6 @@ class CPUDeviceModule:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     max_memory_reserved = max_memory_allocated
-
-    def mem_get_info(self, *_):
-        return 0, 0
-
-    def get_device_name(self, *_):
-        return "CPU"
-
-    def get_rng_state(self, *_):
-        return torch.get_rng_state()
 
     def set_rng_state(self, state, *_):
         torch.set_rng_state(state)

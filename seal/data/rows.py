@@ -92,12 +92,11 @@ def mix(sources: Sequence[tuple[float, Sequence[TaskRow]]]) -> tuple[TaskRow, ..
     return tuple(row for _, _, row in sorted(placed, key=lambda each: each[:2]))
 
 
-def write_rows(rows: Iterable[TaskRow], path: Path | str, first: int = 0) -> int:
-    """Write rows as parquet, numbered from `first`; their number. The bytes follow from rows and pyarrow alone."""
+def write_rows(rows: Iterable[TaskRow], path: Path | str, first: int = 0) -> None:
+    """Write rows as parquet, numbered from `first`. The bytes follow from rows and pyarrow alone."""
     table = [row.to_verl(index) for index, row in enumerate(rows, first)]
     with replacing(path) as draft:
         pq.write_table(pa.Table.from_pylist(table, schema=SCHEMA), draft, compression="snappy", version="2.6")
-    return len(table)
 
 
 def withdrawal_file(validation: Path | str) -> Path:

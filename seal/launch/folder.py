@@ -13,16 +13,15 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from seal.launch.recipe import Recipe
-from seal.launch.record import without_secrets
-from seal.records.changes import compare, training_configs
+from seal.launch.record import names, without_secrets
+from seal.records.changes import compare, training_launches
 from seal.records.folder import RunFolder
 from seal.settings.sentences import shown
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.lock import CannotLock, Holder, Locked, lock
-from seal.training.checkpoints import last_step, step_of, verify
+from seal.training.checkpoints import GIB, last_step, step_of, verify
 
-GIB = 1 << 30
 KEPT = (
     "seal.seed",
     "seal.data.train",
@@ -87,12 +86,13 @@ def _in_use(run_dir: Path, holder: Holder | None) -> str:
 class Start:
     """The step after which a run continues, 0 for the beginning.
 
-    complete: nothing remains to be done. settings: values of `trainer.*` that make verl start there. changes: a
-    sentence for each setting that is not as it was before.
+    complete: nothing remains to be done. checkpoint: its folder. settings: values of `trainer.*` that make verl start
+    there. changes: a sentence for each setting that is not as it was before.
     """
 
     step: int
     complete: bool = False
+    checkpoint: Path | None = field(default=None, compare=False)
     settings: Mapping[str, str | bool] = field(default_factory=dict, compare=False)
     changes: tuple[str, ...] = field(default=(), compare=False)
 
@@ -115,6 +115,11 @@ def find_start(recipe: Recipe, mode: str) -> Start:
         folder = Path(mode).resolve()
         if step_of(folder) is None or not folder.is_dir():
             raise LaunchError(f"--resume {mode} is not a checkpoint: name a global_step_N folder, auto or never.")
+        if newest is not None and folder.parent != checkpoints.resolve():
+            raise LaunchError(
+                f"{run_dir} has steps of its own up to {newest}: continue it without --resume {mode}, or set another "
+                "trainer.experiment_name."
+            )
         settings = {"resume_mode": "resume_path", "resume_from_path": str(folder)}
     elif newest is not None:
         folder, settings = checkpoints / f"global_step_{newest}", {}
@@ -134,25 +139,35 @@ def _continue(recipe: Recipe, checkpoint: Path, settings: Mapping[str, str | boo
     verify(checkpoint)
     trainer, step = recipe.config.trainer, step_of(checkpoint)
     if trainer.val_only or checkpoint.parent.resolve() != recipe.checkpoints.resolve():
-        return Start(step, settings=settings)
+        return Start(step, checkpoint=checkpoint, settings=settings)
     ended = step >= recipe.last_step
     due = trainer.test_freq > 0 and (ended or step % trainer.test_freq == 0)
     lacking = due and not (recipe.folder.validations / f"{step}.jsonl").exists()
     if ended and not lacking:
         return Start(step, complete=True)
     validation = {"val_before_train": bool(lacking), "val_only": bool(ended and lacking)}
-    return Start(step, settings={**settings, **validation}, changes=_describe_changes(recipe, step))
+    changes = _describe_changes(recipe, step)
+    return Start(step, checkpoint=checkpoint, settings={**settings, **validation}, changes=changes)
 
 
 def _describe_changes(recipe: Recipe, step: int) -> tuple[str, ...]:
-    """A sentence for each setting that a run changes when it continues after `step`; LaunchError for one of KEPT."""
+    """A sentence for each setting that a run changes when it continues after `step`.
+
+    LaunchError for one of KEPT, and for other training tasks, as a file with other contents gives them.
+    """
     now = json.loads(json.dumps(without_secrets(OmegaConf.to_container(recipe.config))))
-    before = [*training_configs(recipe.folder, step).values()]
-    changes = compare(before[-1], now, step) if before else []
+    before = [*training_launches(recipe.folder, step).values()]
+    changes = compare(before[-1]["config"], now, step) if before else []
     for _, key, old, new in (change for change in changes if not change.moves):
         if any(key == kept or key.startswith(f"{kept}.") for kept in KEPT):
             raise LaunchError(
                 f"{key} is {shown(new)}, but {recipe.run_dir} was trained with {shown(old)} to step {step}: "
                 "set it back, or set another trainer.experiment_name."
             )
+    trained = before[-1].get("rows", {}).get("training") if before else None
+    if trained is not None and trained != json.loads(json.dumps(names(recipe.rows.train))):
+        raise LaunchError(
+            f"seal.data.train selects other tasks than {recipe.run_dir} was trained with to step {step}: restore its "
+            "files of tasks, or set another trainer.experiment_name."
+        )
     return tuple(f"{change}." for change in changes)

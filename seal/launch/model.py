@@ -5,7 +5,6 @@ Its folder is read, or the hub is asked for its configuration; no weights are lo
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from huggingface_hub import constants, hf_hub_download
 from huggingface_hub import logging as hub_logging
 from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
 from huggingface_hub.utils import disable_progress_bars
-from omegaconf import DictConfig
 
 from seal.launch.plan import budgets, count
 from seal.launch.recipe import Recipe
@@ -39,7 +37,22 @@ def check_model(recipe: Recipe) -> None:
         raise LaunchError(
             f"actor_rollout_ref.model.lora_adapter_path={adapter} does not exist: name an adapter's folder."
         )
-    _require_fit(config, configuration(recipe))
+    model = configuration(recipe)
+    text = model.get("text_config", model)
+    positions, heads = text.get("max_position_embeddings"), text.get("num_attention_heads")
+    *_, length = budgets(config)
+    if positions and length > positions:
+        raise LaunchError(
+            f"actor_rollout_ref.rollout.max_model_len={length} is more than the {positions} positions of "
+            "actor_rollout_ref.model.path: lower it, with data.max_prompt_length and data.max_response_length."
+        )
+    for key in ("rollout.tensor_model_parallel_size", "actor.ulysses_sequence_parallel_size"):
+        parts = count(config, f"actor_rollout_ref.{key}")
+        if heads and heads % parts:
+            raise LaunchError(
+                f"actor_rollout_ref.{key}={parts} does not divide the {heads} attention heads of "
+                "actor_rollout_ref.model.path: choose a divisor."
+            )
 
 
 def configuration(recipe: Recipe) -> dict[str, Any]:
@@ -90,22 +103,3 @@ def _hub_configuration(model: str) -> dict[str, Any]:
             f"set HF_TOKEN if it is private, or {folder}."
         ) from error
     return json.loads(Path(path).read_text(encoding="utf-8"))
-
-
-def _require_fit(config: DictConfig, model: Mapping[str, Any]) -> None:
-    """LaunchError if the engine's length or the parallel sizes do not fit the model's own configuration."""
-    text = model.get("text_config", model)
-    positions, heads = text.get("max_position_embeddings"), text.get("num_attention_heads")
-    *_, length = budgets(config)
-    if positions and length > positions:
-        raise LaunchError(
-            f"actor_rollout_ref.rollout.max_model_len={length} is more than the {positions} positions of "
-            "actor_rollout_ref.model.path: lower it, with data.max_prompt_length and data.max_response_length."
-        )
-    for key in ("rollout.tensor_model_parallel_size", "actor.ulysses_sequence_parallel_size"):
-        parts = count(config, f"actor_rollout_ref.{key}")
-        if heads and heads % parts:
-            raise LaunchError(
-                f"actor_rollout_ref.{key}={parts} does not divide the {heads} attention heads of "
-                "actor_rollout_ref.model.path: choose a divisor."
-            )

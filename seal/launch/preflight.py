@@ -146,6 +146,12 @@ def _tasks(recipe: Recipe) -> None:
             f"seal.data.train selects {len(recipe.rows.train)} tasks, fewer than data.train_batch_size={batch}: widen "
             "the selection or lower the batch size."
         )
+    epochs = recipe.config.trainer.total_epochs
+    if recipe.last_step > (most := len(recipe.rows.train) // batch * epochs):
+        raise LaunchError(
+            f"trainer.total_training_steps={recipe.last_step} is more than the {most} steps of "
+            f"trainer.total_epochs={epochs}: raise that too."
+        )
 
 
 def _validations(recipe: Recipe) -> None:

@@ -74,7 +74,8 @@ class Recipe:
             ("seal.rollout.harness", partial(require_harness, settings.rollout.harness)),
         ):
             try:
-                check()
+                with chdir(HOME):  # where a run works
+                    check()
             except ValueError as error:
                 raise SettingsError(key, f"{key}: {str(error).rstrip('.')}.") from error
         blocks = [name for name in _defaults() if "." not in name]

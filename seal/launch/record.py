@@ -86,7 +86,7 @@ def write_record(
     return folder, {
         **facts,
         "diff": file_sha256(folder / "diff.patch"),
-        "rows": {"training": _names(recipe.rows.train), "validation": _names(recipe.rows.val)},
+        "rows": {"training": names(recipe.rows.train), "validation": names(recipe.rows.val)},
         "config": without_secrets(OmegaConf.to_container(config)),
     }
 
@@ -114,7 +114,7 @@ def _head(path: Path) -> str:
         return hashlib.sha256(str(path.stat().st_size).encode() + file.read(HEAD)).hexdigest()
 
 
-def _names(rows: Iterable[TaskRow]) -> list[tuple[str, str, str]]:
+def names(rows: Iterable[TaskRow]) -> list[tuple[str, str, str]]:
     """Data source, task and side of each row."""
     return [(row.data_source, row.task_id, row.split) for row in rows]
 

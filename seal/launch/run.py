@@ -27,6 +27,7 @@ from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from seal.system.processes import adopt_orphans, stop_descendants
+from seal.training.checkpoints import Checkpoints
 from seal.training.log import RunLog
 
 
@@ -56,13 +57,6 @@ class Prepared(NamedTuple):
         return Needs(self.recipe.environments, self.recipe.task_files)
 
     @property
-    def tasks(self) -> str:
-        """How many tasks it trains and validates on."""
-        rows = self.recipe.rows
-        more = f" and {len(rows.withdrawal)} prompts with and without cues" if rows.withdrawal else ""
-        return f"{len(rows.train)} training tasks, {len(rows.val)} validation tasks{more}"
-
-    @property
     def plan(self) -> str:
         """What there is to do, in a sentence for the user."""
         recipe, step = self.recipe, self.start.step
@@ -70,7 +64,9 @@ class Prepared(NamedTuple):
             again = f"remove {recipe.run_dir} or set another trainer.experiment_name to run it again"
             return f"{recipe.name} is complete; {again}."
         where = f"continues after step {step}" if step else "can start"
-        return f"{recipe.name} {where}: {self.tasks}."
+        rows = recipe.rows
+        more = f" and {len(rows.withdrawal)} prompts with and without cues" if rows.withdrawal else ""
+        return f"{recipe.name} {where}: {len(rows.train)} training tasks, {len(rows.val)} validation tasks{more}."
 
 
 def launch(request: Request, console: Console) -> int:
@@ -175,6 +171,8 @@ def record(
     """
     recipe, start, log = run.recipe, run.start, RunLog(run.recipe.run_dir)
     recipe.rows.write(HOME / recipe.config.data.train_files, HOME / recipe.config.data.val_files)
+    if start.checkpoint is not None:  # with the logs, so that a launch that ends here loses neither
+        Checkpoints(recipe.checkpoints, recipe.settings.checkpoints).continue_from(start.checkpoint, start.step)
     log.keep_through(start.step)
     log.start("checks", at=psutil.Process().create_time())
     log.start("service", at=began)

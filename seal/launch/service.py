@@ -22,7 +22,7 @@ from env_service.protocol import DEFAULT_ENVIRONMENT, PROTOCOL
 from seal.rollout.services import addresses
 from seal.system import exits
 from seal.system.errors import LaunchError
-from seal.system.net import LOOPBACK, free_port, is_free, is_loopback
+from seal.system.net import LOOPBACK, free_port, is_address, is_free, is_loopback
 from seal.system.paths import HOME
 
 PROBE_TIMEOUT_S = 3.0
@@ -54,8 +54,7 @@ def service_urls(config: DictConfig) -> tuple[str, ...]:
     """The addresses in env_service.env_url; LaunchError if one is not HTTP's."""
     urls = tuple(url.rstrip("/") for url in addresses(config.env_service.env_url or ()))
     for url in urls:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not is_address(url):
             raise LaunchError(f"env_service.env_url={url} is not an address: write http://HOST:PORT.")
     if not urls or len(set(urls)) < len(urls):
         raise LaunchError("env_service.env_url must be one address, or a list of different ones.")

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
-from seal.method.interface.cues import EVERYWHERE, Omega, catalogue
+from seal.method.interface.cues import Omega, catalogue
 from seal.method.labels import SYNONYMS
 from seal.settings.interface import InterfaceSettings
 
@@ -66,9 +66,7 @@ def omega_for(role: Role, omega: Omega, category: str, failures: Collection[str]
 def answering(omega: Omega, category: str, labels: Collection[str]) -> Omega:
     """Omega for the tasks of a category, without the cues of other failures than these; the version stays."""
     named = {SYNONYMS.get(label, label) for label in labels}
-    return Omega.of(
-        {EVERYWHERE: (name for name in omega.for_category(category) if catalogue()[name].label in named)}, omega.version
-    )
+    return Omega.of((name for name in omega.for_category(category) if catalogue()[name].label in named), omega.version)
 
 
 def has_gradient(role: Role, cues: Collection[str], taught: bool, passed: bool) -> bool:

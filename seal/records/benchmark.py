@@ -1,8 +1,7 @@
 """The categories and task ids of BFCL's multi-turn benchmark, and of the tasks synthesised after it.
 
 A task of the benchmark has the id ``multi_turn_<category>_<scenario>``, a synthesised one
-``synth_<level>_<category>_<12 hex digits>``: the level is `train`, or says in what the
-task differs from those of training.
+``synth_<level>_<category>_<12 hex digits>``: the level is `train`, or says in what the task differs from training.
 """
 
 import re

@@ -28,17 +28,17 @@ class Change(NamedTuple):
         return all(path.is_absolute() for path in paths) and paths[0].name == paths[1].name
 
 
-def training_configs(folder: RunFolder, last: int) -> dict[int, Mapping[str, Any]]:
-    """The configurations that trained a run up to the step `last`, by the step that each went on after."""
+def training_launches(folder: RunFolder, last: int) -> dict[int, Mapping[str, Any]]:
+    """The facts of the launches that trained a run up to the step `last`, by the step that each went on after."""
     lines = read_jsonl(folder.launches) if folder.launches.exists() else ()
     values = [line.value for line in lines if isinstance(line, Line) and {"step", "config"} <= line.value.keys()]
     # Of several launches at a step, the last one has trained what stays.
-    return {value["step"]: value["config"] for value in values if value["step"] < last}
+    return {value["step"]: value for value in values if value["step"] < last}
 
 
 def logged_changes(folder: RunFolder, last: int) -> list[Change]:
     """The changes by the resumes of a run up to the step `last`, without folders that have moved."""
-    pairs = pairwise(training_configs(folder, last).items())
+    pairs = pairwise((step, facts["config"]) for step, facts in training_launches(folder, last).items())
     changes = (change for (_, before), (step, after) in pairs for change in compare(before, after, step))
     return [change for change in changes if not change.moves]
 

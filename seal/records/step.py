@@ -4,7 +4,7 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -206,7 +206,7 @@ class StepRecord:
         """Read a line of `steps.jsonl`, also of earlier versions (no format); ValueError if it cannot be used."""
         require_format(value)
         # Earlier versions wrote NaN for log-probs that were not compared.
-        known = {name: found for name, found in value.items() if name in _FIELDS and found == found}
+        known = {name: found for name, found in value.items() if name in cls.__dataclass_fields__ and found == found}
         return cls(**{name: found for name, found in known.items() if found is not None})
 
     def metrics(self) -> dict[str, float]:
@@ -286,6 +286,3 @@ def read_steps(path: Path | str) -> tuple[tuple[StepRecord, ...], tuple[BadLine,
     records, bad = read_records(path, StepRecord.from_line)
     by_step = {record.step: record for record in records}
     return tuple(by_step[step] for step in sorted(by_step)), bad
-
-
-_FIELDS = frozenset(each.name for each in fields(StepRecord))

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, field, fields
+from dataclasses import asdict, field
 from typing import Annotated, Any, Self
 
 from pydantic import AllowInfNan, ConfigDict, Strict
@@ -218,7 +218,7 @@ class TrajectoryRecord:
         for name, role in (("input", "user"), ("output", "assistant")):
             said = value.get(name, ())
             messages += [{"role": role, "content": said}] if isinstance(said, str) else said
-        known = {name: found for name, found in value.items() if name in _FIELDS}
+        known = {name: found for name, found in value.items() if name in cls.__dataclass_fields__}
         return cls(**known | {"messages": messages})
 
 
@@ -239,6 +239,3 @@ def shares(counts: Mapping[str, int]) -> dict[str, float]:
     """Counts over their sum, in the same order; empty for nothing."""
     total = sum(counts.values())
     return {name: count / total for name, count in counts.items()} if total else {}
-
-
-_FIELDS = frozenset(each.name for each in fields(TrajectoryRecord))

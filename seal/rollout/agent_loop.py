@@ -122,7 +122,8 @@ class SEALAgentLoop(AgentLoopBase):
         started, mode = time.monotonic(), self.service.mode(row.environment)
         for attempt in range(self.settings.rollout.attempts):
             episode = Episode(self.services, row.task_id, params, row.environment)
-            speaker, terms = speaker_of(attempt), replace(self.terms, training=row.training)
+            speaker = speaker_of(attempt)
+            terms = replace(self.terms, training=row.training and row.withdrawal is None)
             record = await play(episode, speaker, {**row.identity(), "prompt_mode": mode}, terms)
             if record.infra is None or record.infra in FINAL:
                 break

@@ -71,6 +71,11 @@ class Policy:
         return max(0, len(self._chains) - 1)
 
     @property
+    def tokens_in(self) -> int:
+        """Tokens of the prompts of all its requests."""
+        return sum(chain.speaker.tokens_in for chain in self._chains)
+
+    @property
     def asked(self) -> bool:
         """True while a message is sampled."""
         return self._one_at_a_time.locked()

@@ -84,7 +84,10 @@ class HarnessSpeaker(Speaker):
             await self.told.ended(dialogue)
 
     def facts(self, dialogue: Dialogue) -> dict[str, Any]:
-        return self.told.facts(dialogue) | {"rewritten": self._policy.others} if self._policy is not None else {}
+        if self._policy is None:
+            return {}
+        own = {"rewritten": self._policy.others, "tokens_in": self._policy.tokens_in}
+        return self.told.facts(dialogue) | own
 
     async def close(self, dialogue: Dialogue) -> None:
         """Tell the harness that the conversation has ended, and end it if it stays."""

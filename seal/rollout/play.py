@@ -28,9 +28,9 @@ class Terms:
     """The terms on which an episode is played and judged."""
 
     training: bool = False
-    """True if a budget that cut the episode decides its reward (`RewardSettings.cut`)."""
+    """True if `reward` decides the score; in a validation the verifier does."""
     reward: RewardSettings = field(default_factory=RewardSettings)
-    """The terminal reward."""
+    """The terminal reward of a training trajectory."""
     taxonomy: str | None = None
     """The rules of the labels; None for the environment's default."""
     deadline_s: float = 1800.0
@@ -84,12 +84,14 @@ async def play(
 
 
 def _reward(evaluation: Mapping[str, Any], terms: Terms, cut: bool) -> float:
-    own = taxonomy_of(terms.taxonomy).reward if terms.training and terms.taxonomy else None
+    if not terms.training:
+        return float(bool(evaluation["valid"]))  # a validation is judged by the verifier alone
+    own = taxonomy_of(terms.taxonomy).reward if terms.taxonomy else None
     if cut or not own:
         return terminal_reward(evaluation, terms.reward, cut)
     if not 0 <= (reward := own(evaluation)) <= 1:
         raise ValueError(f"the reward of the taxonomy {terms.taxonomy} is {reward!r}; it must be a number from 0 to 1")
-    return reward
+    return float(reward)
 
 
 async def _play(dialogue: Dialogue, episode: Episode, speaker: Speaker, terms: Terms) -> dict[str, Any]:

@@ -123,11 +123,13 @@ class Task:
             raise ValueError(f"A message to the environment must be text of at most {MAX_TEXT:,} characters.")
         text.encode()  # half of a surrogate pair is no text: ValueError
         async with self._one_at_a_time:
+            if self._answer is not None:  # of a call that was given up: it is played, and its answer is nobody else's
+                await asyncio.wait([self._answer])
             if self.ended:
                 return ()
             self._answer = asyncio.get_running_loop().create_future()
             self.events.put_nowait(Event(kind, text))
-            return await self._answer
+            return await asyncio.shield(self._answer)
 
     def _require_native(self) -> Mapping[str, Any]:
         if self._native is None:
@@ -144,8 +146,11 @@ def function(name: str) -> Callable[[Task], Awaitable[None]]:
         sys.path.append(os.getcwd())  # an agent beside the recipe need not be installed
     try:
         found = pkgutil.resolve_name(name) if ":" in name else None
-    except (ImportError, AttributeError, SyntaxError, ValueError) as error:
-        raise ValueError(f"the harness {name!r} cannot be imported ({error}); write module:function.") from error
+    except Exception as error:  # the module is anybody's code
+        raise ValueError(
+            f"the harness {name!r} cannot be imported ({type(error).__name__}: {error}): write module:function, and "
+            f"install the module or put it into {os.getcwd()}."
+        ) from error
     if not asyncio.iscoroutinefunction(found):
         raise ValueError(f"the harness {name!r} must be an async function, as my_agents.support:run, or a command.")
     return found
@@ -157,7 +162,8 @@ def require_harness(harness: Harness | None) -> None:
         function(harness)
     elif harness is not None and shutil.which("".join(harness[:1])) is None:
         raise ValueError(
-            f"the harness's program {' '.join(harness[:1])!r} is not on the path; write [program, argument]."
+            f"the harness's program {' '.join(harness[:1])!r} is neither on the path nor a file as seen from "
+            f"{os.getcwd()}: write [program, argument]."
         )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
 from annotated_types import Ge, Gt, Le
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from seal.settings.sentences import refusal
 
@@ -51,10 +51,4 @@ def _recipe_default(field: Any) -> Any:
         return recipe_defaults(field.annotation)
     if field.is_required():
         return "???"
-    return _written(field.get_default(call_default_factory=True))
-
-
-def _written(value: Any) -> Any:
-    if isinstance(value, Settings):
-        return value.model_dump(mode="json", exclude_unset=True)
-    return [_written(item) for item in value] if isinstance(value, tuple) else value
+    return TypeAdapter(Any).dump_python(field.get_default(call_default_factory=True), mode="json", exclude_unset=True)

@@ -9,15 +9,9 @@ from seal.settings.base import Count, Settings
 
 Category = Literal["base", "miss_func", "miss_param", "long_context"]
 
-
 BENCHMARK = "bfcl"
 """The name of the benchmark among the sources of a mixture."""
 _ENVIRONMENT = re.compile(r"[a-z][a-z0-9_]*")
-
-
-def names_environment(tasks: str) -> bool:
-    """Return whether a source of a mixture names an environment rather than a file."""
-    return _ENVIRONMENT.fullmatch(tasks) is not None
 
 
 class Source(Settings):
@@ -33,7 +27,7 @@ class Source(Settings):
     @property
     def environment(self) -> str | None:
         """The environment that it names; None for a file."""
-        return self.tasks if names_environment(self.tasks) else None
+        return self.tasks if _ENVIRONMENT.fullmatch(self.tasks) else None
 
 
 class Selection(Settings):
@@ -84,8 +78,8 @@ class DataSettings(Settings):
 
     def task_files(self) -> tuple[str, ...]:
         """The files of synthesised tasks that training and validation take tasks from."""
-        sources = (source.tasks for selection in self.selections() for source in selection.mixture)
-        return tuple(dict.fromkeys(source for source in sources if not names_environment(source)))
+        sources = (source for selection in self.selections() for source in selection.mixture)
+        return tuple(dict.fromkeys(source.tasks for source in sources if source.environment is None))
 
     def files(self) -> tuple[str, ...]:
         """All files that the selections read: those of synthesised tasks, and lists of tasks."""

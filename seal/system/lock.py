@@ -30,9 +30,8 @@ class Holder(NamedTuple):
     def of(cls, path: Path) -> Self | None:
         """The process that a lock's file names, which need not hold it any more; None if it names none."""
         try:
-            holder = json.loads(path.read_text(encoding="utf-8"))
-            return cls(holder["pid"], holder["host"], holder["since"])
-        except (OSError, ValueError, KeyError, TypeError):
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
             return None
 
 

@@ -22,12 +22,23 @@ def http_url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def is_address(url: str) -> bool:
+    """Return whether a text is an HTTP address of a host, with a port that can be one if it names any."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of the port, or of half a bracket
+        return False
+
+
 def is_free(url: str) -> bool:
     """Return whether nothing accepts connections at an HTTP address."""
     parts = urlsplit(url)
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex((parts.hostname or LOOPBACK, parts.port or 80)) != 0
+    try:
+        socket.create_connection((parts.hostname or LOOPBACK, parts.port or 80), timeout=1).close()
+    except OSError:
+        return True
+    return False
 
 
 def free_port() -> int:

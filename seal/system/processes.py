@@ -69,13 +69,12 @@ def stop_tree(process: subprocess.Popen, grace_s: float) -> None:
     family = []
     with suppress(psutil.NoSuchProcess):
         family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(grace_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
     _kill(family)
 
 

@@ -19,7 +19,7 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-from seal.training.replay_buffer import TRAIN, SEALAsyncReplayBuffer
+from seal.training.replay_buffer import TRAIN, VALIDATION, SEALAsyncReplayBuffer
 from seal.training.trainer import SEALTraining
 
 logger = logging.getLogger(__name__)
@@ -73,6 +73,9 @@ class SEALAsyncTrainer(SEALTraining, PPOTrainerColocateAsync):
     def _load_checkpoint(self):
         super()._load_checkpoint()
         self._drop_trained()
+        # A stop may have cut a validation short; it is played anew.
+        if begun := (tq.kv_list(VALIDATION) or {}).get(VALIDATION):
+            tq.kv_clear(keys=list(begun), partition_id=VALIDATION)
 
     def _drop_trained(self) -> None:
         """Remove the trajectories of the checkpoint's own step, which verl saved with those under way."""

@@ -166,10 +166,7 @@ class StepBatch:
 
     def write_advantages(self, w: Sequence[float]) -> None:
         """Replace every advantage by w_j A_j (paper, section 3.4)."""
-        weighted = [
-            advantage * torch.tensor(factor, dtype=advantage.dtype)
-            for advantage, factor in zip(self.advantages, w, strict=True)
-        ]
+        weighted = [advantage * factor for advantage, factor in zip(self.advantages, w, strict=True)]
         self._put(list(self.keys), TensorDict({"advantages": _ragged(weighted)}, batch_size=len(self.keys)))
 
     def _put(self, keys: list[str], fields: TensorDict) -> None:

@@ -20,7 +20,7 @@ import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
@@ -160,9 +160,10 @@ class Checkpoints:
 
 def last_step(folder: Path) -> int | None:
     """Return the step that the tracker names, the newest whole one if it is missing or damaged, None without any."""
-    named = _tracked(folder)
-    if named.isdigit() and (folder / f"global_step_{named}").is_dir():
-        return int(named)
+    with suppress(FileNotFoundError, UnicodeDecodeError):
+        named = (folder / TRACKER).read_text(encoding="utf-8").strip()
+        if named.isdigit() and (folder / f"global_step_{named}").is_dir():
+            return int(named)
     return max(whole_steps(folder), default=None)
 
 
@@ -294,13 +295,6 @@ def _listed(checkpoint: Path) -> dict[str, int] | None:
         return {str(name): int(size) for name, size in files.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _tracked(folder: Path) -> str:
-    try:
-        return (folder / TRACKER).read_text(encoding="utf-8").strip()
-    except (FileNotFoundError, UnicodeDecodeError):
-        return ""
 
 
 def _remove(checkpoint: Path) -> None:

@@ -126,6 +126,17 @@ def worker_environment(config: DictConfig, environment: Mapping[str, str]) -> di
     return {**forwarded, **settings, "PYTHONPATH": path}
 
 
+def in_use() -> bool:
+    """Return whether a run's data queue is in the cluster that this process has joined."""
+    import ray
+
+    try:
+        ray.get_actor(QUEUE_CONTROLLER, namespace=QUEUE_NAMESPACE)
+    except ValueError:
+        return False
+    return True
+
+
 class _Answer:
     """An actor that shows that the cluster can start one for us."""
 
@@ -141,12 +152,7 @@ def main(address: str) -> None:
     ray.get(ray.remote(_Answer).options(num_cpus=0).remote().ping.remote())
     alive = [(node["NodeManagerAddress"], node["Resources"]) for node in ray.nodes() if node["Alive"]]
     nodes = [{"ip": ip, "cpus": found.get("CPU", 0), "gpus": found.get("GPU", 0)} for ip, found in alive]
-    try:
-        ray.get_actor(QUEUE_CONTROLLER, namespace=QUEUE_NAMESPACE)
-        in_use = True
-    except ValueError:
-        in_use = False
-    sys.stdout.write(json.dumps({"nodes": nodes, "in_use": in_use}) + "\n")
+    sys.stdout.write(json.dumps({"nodes": nodes, "in_use": in_use()}) + "\n")
 
 
 if __name__ == "__main__":

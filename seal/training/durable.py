@@ -78,8 +78,6 @@ class Durable(PPOTrainer):
             self.global_steps -= 1
             self._save_and_stop(data)
 
-    # --------------------------------------------------------------- checkpoint
-
     def _save_checkpoint(self, data: Mapping[str, Any] | None = None):
         """Save the current step; `data` replaces the data loader's present state."""
         step = self.global_steps
@@ -122,7 +120,6 @@ class Durable(PPOTrainer):
                 self._settings.seed,
             )
         self.restore_state(state)
-        self._checkpoints.continue_from(folder, self.global_steps)
         self._log.keep_through(self.global_steps)
         self._log.complete(state["log"])
 
@@ -133,8 +130,6 @@ class Durable(PPOTrainer):
             from torch.utils.tensorboard import SummaryWriter
 
             SummaryWriter(folder, purge_step=self.global_steps + 1).close()
-
-    # --------------------------------------------------------------------- stop
 
     def _save_and_stop(self, data: Mapping[str, Any] | None = None) -> NoReturn:
         """Save the last finished step, `global_steps`, unless it is saved already, and end the run."""
@@ -160,8 +155,6 @@ class Durable(PPOTrainer):
             return
         self._log.stage("sync", step=self.global_steps, of=self.total_training_steps)
         super().on_step_end()
-
-    # --------------------------------------------------------------- validation
 
     def on_validate_begin(self):
         if self._stop.exists():

@@ -21,8 +21,8 @@ POLL_INTERVAL_S = 0.05
 
 PROGRESS_S = 1.0  # between two notes of how many prompts are played
 
-TRAIN = "train"
-"""verl's partition of training rollouts; those of a validation are in `val`."""
+TRAIN, VALIDATION = "train", "val"
+"""verl's partitions of rollouts."""
 
 
 class SEALReplayBuffer(ReplayBuffer):
@@ -59,8 +59,7 @@ class SEALReplayBuffer(ReplayBuffer):
                 raise InfrastructureFailure(
                     f"{expected - len(batch)} of {expected} trajectories of step {global_steps} never came back from "
                     "the agent-loop workers; their errors are in the log. Start again to resume from the last "
-                    "checkpoint.",
-                    "process",
+                    "checkpoint."
                 )
             batch.reorder(sorted(range(len(batch)), key=lambda i: self._position(batch.keys[i])))
             for key in batch.keys:

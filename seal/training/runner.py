@@ -8,9 +8,11 @@ import ray
 from omegaconf import DictConfig, OmegaConf
 
 from seal.records.ending import Ending
+from seal.training.cluster import in_use
 from seal.training.ending import record_ending
 from seal.training.liveness import Liveness
 from seal.training.log import RunLog
+from seal.training.stop import InfrastructureFailure
 
 
 @ray.remote
@@ -38,6 +40,8 @@ class TaskRunner:
         validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
         config.transfer_queue.enable = True
         OmegaConf.resolve(config)
+        if in_use():  # since the launcher asked; the queue would be shared
+            raise InfrastructureFailure("Another run has just taken this Ray cluster: wait, or name another one.")
         transfer_queue.init(config.transfer_queue)
         training, code = None, 1
         try:

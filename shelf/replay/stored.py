@@ -83,7 +83,7 @@ class StoredLog:
 
     def again(self, record: TrajectoryRecord, terms: Terms, omegas: Omegas) -> Again:
         """Return the replay of a rollout as the agent loop played it (the leak guard changes no answer)."""
-        mode = self.launch.prompt_mode if self.launch else record.prompt_mode
+        mode = self.launch.mode(record.environment) if self.launch else record.prompt_mode
         params: dict[str, Any] = {"split": record.split if self.training else "eval", "tool_prompt_mode": mode}
         if record.prefix > 0:
             params["turns"] = record.prefix

@@ -47,15 +47,15 @@ def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Compariso
     ValueError if they share no task.
     """
     sides = [[line for line in side.lines if has_verdict(line) and line.task not in without] for side in (a, b)]
-    shared = set.intersection(*({line.task for line in lines} for lines in sides))
+    shared = set.intersection(*({(*_named(line), line.prefix) for line in lines} for lines in sides))
     if not shared:
         raise ValueError(f"{a.name} and {b.name} have no task in common: compare runs over the same tasks.")
     rows = []
-    for prefix in sorted({prefix for _, prefix in shared}):
+    for prefix in sorted({prefix for *_, prefix in shared}):
         at_prefix = [[line for line in lines if line.prefix == prefix] for lines in sides]
-        categories = {line.category for line in at_prefix[0] if line.task in shared}
+        categories = {category for category, _, of in shared if of == prefix}
         present = {category: (category,) for category in order_categories(categories)}
-        every = categories_to_average(line.category for lines in at_prefix for line in lines)
+        every = categories_to_average(categories)
         for name, own in (present | {AVERAGE: every}).items():
             kept = [[line for line in lines if line.category in own] for lines in at_prefix]
             rows.append(compare_lines(a.name, b.name, data_source(name, prefix), prefix, kept))
@@ -65,12 +65,12 @@ def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Compariso
 def compare_lines(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequence[TrajectoryRecord]]) -> Comparison:
     """Compare the lines of two sides, whatever their categories; ValueError if they share no task."""
     lines = [line for side in sides for line in side]
-    scenarios = {line.task_id: line.scenario for line in lines}
-    categories = {line.task_id: line.category for line in lines}
-    turns = {line.task_id: float(line.turns) for line in lines}
-    passed = [_means((line.task_id, float(line.passed)) for line in side) for side in sides]
+    scenarios = {_named(line): line.scenario for line in lines}
+    categories = {_named(line): line.category for line in lines}
+    turns = {_named(line): float(line.turns) for line in lines}
+    passed = [_means((_named(line), float(line.passed)) for line in side) for side in sides]
     met = [
-        _means((line.task_id, line.turns_passed / judged) for line in side if (judged := judged_turns(line)))
+        _means((_named(line), line.turns_passed / judged) for line in side if (judged := judged_turns(line)))
         for side in sides
     ]
     with_turns = set(met[0]) & set(met[1])
@@ -85,9 +85,14 @@ def compare_lines(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequen
     )
 
 
-def _means(values: Iterable[tuple[str, float]]) -> dict[str, float]:
+def _named(line: TrajectoryRecord) -> tuple[str, str]:
+    """The task, with its category: two environments may name their tasks alike."""
+    return line.category, line.task_id
+
+
+def _means(values: Iterable[tuple[tuple[str, str], float]]) -> dict[tuple[str, str], float]:
     """Each task's mean over its samples and seeds."""
-    by_task: dict[str, list[float]] = defaultdict(list)
+    by_task: dict[tuple[str, str], list[float]] = defaultdict(list)
     for task, value in values:
         by_task[task].append(value)
     return {task: fmean(found) for task, found in by_task.items()}

@@ -120,8 +120,6 @@ def paired_difference(
     clusters: Mapping[Hashable, Hashable],
     strata: Mapping[Hashable, Hashable],
     weights: Mapping[Hashable, float] | None = None,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
 ) -> PairedDifference:
     """Compare the means of the tasks present on both sides.
 
@@ -146,7 +144,7 @@ def paired_difference(
     mean_a, mean_b, observed = (
         float((cells.sum(axis=0) / counts.sum(axis=0)).mean()) for cells in (sums_a, sums_b, sums)
     )
-    differences = _resampled(sums, counts, observed, seed, resamples)
+    differences = _resampled(sums, counts, observed)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(differences, [tail, 1 - tail])
     below, above = int((differences <= 0).sum()), int((differences >= 0).sum())
@@ -161,18 +159,18 @@ def paired_difference(
         low=float(low),
         high=float(high),
         standard_error=float(differences.std(ddof=1)),
-        p_bootstrap=min(1.0, 2 * (min(below, above) + 1) / (resamples + 1)),
+        p_bootstrap=min(1.0, 2 * (min(below, above) + 1) / (RESAMPLES + 1)),
         gained=gained,
         lost=lost,
         p_mcnemar=mcnemar(gained, lost) if gained is not None and lost is not None else None,
     )
 
 
-def _resampled(sums: np.ndarray, counts: np.ndarray, observed: float, seed: int, resamples: int) -> np.ndarray:
+def _resampled(sums: np.ndarray, counts: np.ndarray, observed: float) -> np.ndarray:
     """The mean over strata (columns) in each draw of clusters (rows) with replacement."""
     chances = np.full(len(sums), 1 / len(sums))
     # As floats: numpy multiplies matrices of integers without BLAS.
-    draws = np.random.default_rng(seed).multinomial(len(sums), chances, size=resamples).astype(float)
+    draws = np.random.default_rng(0).multinomial(len(sums), chances, size=RESAMPLES).astype(float)
     drawn = draws @ counts
     # A draw without any task of a stratum says nothing about it: the observed difference takes its place.
     return np.where(drawn > 0, (draws @ sums) / np.where(drawn > 0, drawn, 1), observed).mean(axis=1)

@@ -63,6 +63,10 @@ class Launch:
         """The format in which the policy writes calls."""
         return self.config["env_service"]["prompt_mode"]
 
+    def mode(self, environment: str) -> str:
+        """The format in which it writes those of an environment."""
+        return (self.config["env_service"].get("prompt_modes") or {}).get(environment, self.prompt_mode)
+
     @property
     def samples(self) -> int:
         """Trajectories per training prompt."""

@@ -75,11 +75,11 @@ def read_log(path: Path | str) -> Log:
         problem = "is not a regular file" if path.exists() else "does not exist"
         raise ValueError(f"{path} {problem}: name a validation log (<step>.jsonl).")
     step = int(path.stem) if path.stem.isdigit() else None
-    samples: dict[tuple[int | None, str, int, str | None], set[int]] = {}
+    samples: dict[tuple[int | None, str, str, str | None], set[int]] = {}
 
     def parse(value: Mapping[str, Any]) -> TrajectoryRecord:
         record, numbered = read_line(value, step)
-        seen = samples.setdefault((record.step, *record.task, record.withdrawal), set())
+        seen = samples.setdefault((record.step, record.data_source, record.task_id, record.withdrawal), set())
         record = record if numbered else replace(record, sample=len(seen))
         if record.sample in seen:
             place = f"sample {record.sample} of {record.task_id} at step {record.step}"

@@ -161,7 +161,7 @@ def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -
         step=lines[0].step,
         name=data_source(name, prefix),
         prefix=prefix,
-        tasks=len({line.task_id for line in lines}),
+        tasks=sum(len({line.task_id for line in stratum}) for stratum in strata),
         samples=samples,
         passed=sum(line.passed for line in flat),
         scored=len(flat),

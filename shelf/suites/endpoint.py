@@ -20,7 +20,7 @@ from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpe
 from openai.types.chat import ChatCompletion
 
 from seal.settings.sentences import nearest
-from seal.system.net import is_loopback
+from seal.system.net import is_address, is_loopback
 from seal.system.text import enumeration
 from shelf.suites import FIXED
 from shelf.suites.answers import (
@@ -102,10 +102,9 @@ class Endpoint:
                 f"No endpoint is named: give --base-url http://HOST:PORT/v1, or set OPENAI_BASE_URL, {OPENAI_KEY} or "
                 f"{DASHSCOPE_KEY}."
             )
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not is_address(url):
             raise ValueError(f"--base-url {url} is not an address: write http://HOST:PORT/v1.")
-        at_dashscope = parts.hostname.endswith(_DASHSCOPE_DOMAIN) and has_dashscope_key
+        at_dashscope = urlsplit(url).hostname.endswith(_DASHSCOPE_DOMAIN) and has_dashscope_key
         return cls(url, model, DASHSCOPE_KEY if at_dashscope else OPENAI_KEY, extra)
 
     @property

@@ -24,14 +24,15 @@ Progress = Callable[[int, int], None]
 class Plan:
     """The model to evaluate, the folder of the results, and how often and how long the tool runs.
 
-    limit: items of each category. concurrency: requests or dialogues at once. envs: the folder of the tools'
-    environments, None for the default. rounds: runs of the tool, each for what has failed technically so far. wait_s:
-    for an endpoint that is down, before each round. stall_s: without any result, after which a run of the tool is
-    stopped. deadline_s: for one run of the tool.
+    checkpoint: the folder that is served, None for an endpoint. limit: items of each category. concurrency: requests or
+    dialogues at once. envs: the folder of the tools' environments, None for the default. rounds: runs of the tool, each
+    for what has failed technically so far. wait_s: for an endpoint that is down, before each round. stall_s: without
+    any result, after which a run of the tool is stopped. deadline_s: for one run of the tool.
     """
 
     served: Endpoint
     out: Path
+    checkpoint: Path | None = None
     limit: int | None = None
     concurrency: int = 8
     envs: Path | None = None
@@ -131,9 +132,8 @@ def _evaluate(suite: Suite, say: Callable[[str], None], on_progress: Progress) -
     tool.install(say)
     version, data_hash = tool.version(suite.package), suite.data_hash(tool)
     settings = {**suite.settings(), **plan.served.extra}
-    require_same_settings(
-        plan.out, {"model": plan.served.model, "version": version, "data_hash": data_hash, **settings}
-    )
+    model = str(plan.checkpoint.resolve()) if plan.checkpoint else plan.served.model
+    require_same_settings(plan.out, {"model": model, "version": version, "data_hash": data_hash, **settings})
     suite.begin(tool)
     _play(suite, on_progress)
     records = suite.records()

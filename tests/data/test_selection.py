@@ -47,9 +47,9 @@ def test_filters_narrow_together():
 
 def test_prefixes_are_tasks_of_their_own_with_unique_indices(tmp_path):
     selection = Selection.read({"categories": "base", "prefix_turns": [1, 2]})
-    count = write_rows(selected_rows(selection), tmp_path / "x.parquet")
+    write_rows(selected_rows(selection), tmp_path / "x.parquet")
     rows = read_rows(tmp_path / "x.parquet")
-    assert count == len(rows) == len(set(rows))
+    assert len(rows) == len(set(rows))
     assert {row.data_source for row in rows} == {"base@1", "base@2"}
     tasks = load_tasks()
     assert all(row.turns <= len(tasks[row.task_id].users) for row in rows)

@@ -2,10 +2,12 @@
 
 import json
 import re
+import shutil
 import signal
 import sys
 import time
 from pathlib import Path
+from uuid import uuid4
 
 import psutil
 import pytest
@@ -14,9 +16,11 @@ from rich.console import Console
 
 from seal.launch.folder import Start, find_start
 from seal.launch.follow import follow, name_tracked_run, step_line
+from seal.launch.places import record_folder
 from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe
 from seal.launch.record import without_secrets
+from seal.launch.run import Prepared, record
 from seal.records.ending import Ending
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, StepReport
@@ -26,7 +30,7 @@ from seal.system.errors import LaunchError
 from seal.system.files import write_json
 from seal.system.paths import HOME
 from seal.system.processes import start, stop_tree
-from seal.training.checkpoints import Checkpoints
+from seal.training.checkpoints import Checkpoints, last_step
 from seal.training.log import RunLog
 from tests.support.checkpoints import write_step
 from tests.support.recipes import composed
@@ -252,6 +256,25 @@ def test_a_run_starts_from_the_checkpoint_of_another(config, tmp_path):
     assert start.settings == {"resume_mode": "resume_path", "resume_from_path": str(other / "global_step_4")}
 
 
+def test_the_steps_of_a_run_are_not_replaced_by_another_runs(config, tmp_path, saved):
+    other = tmp_path / "other"
+    write_step(Checkpoints(other, CheckpointSettings()), 4)
+    saved(10)
+    with pytest.raises(LaunchError, match=r"has steps of its own up to 10: continue it without --resume .*step_4"):
+        find_start(Recipe.of(config), str(other / "global_step_4"))
+
+
+def test_a_launch_that_ends_before_it_trains_keeps_logs_and_checkpoint_together(config, tmp_path, saved):
+    config.trainer.experiment_name = name = f"test-{uuid4().hex[:8]}"
+    saved(10, 20)
+    recipe = Recipe.of(config)
+    start = find_start(recipe, str(tmp_path / "run" / "checkpoints" / "global_step_10"))
+    assert last_step(recipe.checkpoints) == 20
+    record(Prepared(recipe, HOME / "exp" / "quickstart.yaml", start, lock=-1), recipe.config, [], {}, began=0.0)
+    shutil.rmtree(record_folder(recipe))
+    assert last_step(recipe.checkpoints) == 10 and record_folder(recipe).name == name
+
+
 def test_a_path_that_is_not_a_checkpoint_is_named(config):
     with pytest.raises(LaunchError, match="--resume nowhere is not a checkpoint"):
         find_start(Recipe.of(config), "nowhere")
@@ -298,6 +321,20 @@ def test_a_resume_refuses_what_its_checkpoint_depends_on(launched, key, value):
     OmegaConf.update(launched, key, value)
     with pytest.raises(LaunchError, match=f"{key} is {value}, but .* to step 10: set it back, or set another"):
         find_start(Recipe.of(launched), "auto")
+
+
+def test_a_resume_refuses_files_of_tasks_with_other_contents(config, saved):
+    recipe = Recipe.of(config)
+    rows = [[row.data_source, row.task_id, row.split] for row in recipe.rows.train]
+    log = RunLog(HOME / config.seal.run_dir)
+    facts = {"config": without_secrets(OmegaConf.to_container(recipe.config))}
+    for known in (rows, rows[1:]):
+        log.launch({**facts, "rows": {"training": known}}, step=0)
+        saved(10)
+        if known == rows:
+            assert find_start(recipe, "auto").step == 10
+    with pytest.raises(LaunchError, match=r"seal.data.train selects other tasks than .* to step 10: restore its files"):
+        find_start(recipe, "auto")
 
 
 def test_weights_and_biases_goes_on_with_the_same_run(tmp_path):

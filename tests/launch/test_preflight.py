@@ -28,6 +28,7 @@ from seal.settings import SettingsError
 from seal.settings.run import CheckpointSettings
 from seal.system import exits
 from seal.system.errors import LaunchError
+from seal.system.net import is_free
 from seal.system.paths import HOME
 from seal.training.checkpoints import Checkpoints
 from seal.training.cluster import SIZES, prepare
@@ -146,6 +147,14 @@ def test_fewer_tasks_than_a_batch_are_named(config):
     assert "seal.data.val is empty" in refused(config)
 
 
+def test_more_steps_than_the_epochs_have_are_named(config):
+    config.seal.data.train = {"split": "train", "categories": ["base"], "limit": 17}
+    config.trainer.total_epochs, config.trainer.total_training_steps = 3, 7
+    assert "trainer.total_training_steps=7 is more than the 6 steps of trainer.total_epochs=3" in refused(config)
+    config.trainer.total_training_steps = 6
+    preflight.CHECKS["tasks"](Recipe.of(config))
+
+
 def use_hub(monkeypatch, url: str) -> None:
     """Set the constants that HF_ENDPOINT sets when the library is imported."""
     template = url + "/{repo_id}/resolve/{revision}/{filename}"
@@ -246,6 +255,19 @@ def test_one_address_and_a_list_are_services(config):
     assert service_urls(config) == ("http://a:1", "https://b")
     with pytest.raises(LaunchError, match="--with-service starts one service"):
         find_or_place(service_urls(config), Needs(()))
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:8082", "http://", "http://a:8082x", "http://a:99999", "http://[::1", "ftp://a:1"]
+)
+def test_a_text_that_is_no_address_is_named(config, address):
+    config.env_service.env_url = address
+    with pytest.raises(LaunchError, match=r"is not an address: write http://HOST:PORT"):
+        service_urls(config)
+
+
+def test_nothing_listens_at_a_host_that_is_not_there():
+    assert is_free("http://no-such-host.invalid:8082") and is_free("http://[::1]:9")
 
 
 def test_services_must_answer_and_be_the_same():

@@ -116,6 +116,15 @@ def test_one_that_cannot_be_loaded_is_refused_only_where_it_is_chosen(repeated, 
         diagnose([failing(2)], repeated)
 
 
+def test_one_that_cannot_be_read_ends_nothing_where_it_is_not_chosen(repeated, tmp_path, monkeypatch):
+    (tmp_path / "repeated_call.py").write_text("EXTENSION =", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    forget()
+    assert "vary_calls" not in catalogue()
+    with pytest.raises(ValueError, match=r"extension 'repeated' .*cannot be loaded: invalid syntax"):
+        diagnose([failing(2)], repeated)
+
+
 def test_one_that_imports_an_earlier_layout_is_told_what_to_rename(repeated, tmp_path, monkeypatch):
     text = (FOLDER / "repeated_call.py").read_text(encoding="utf-8").replace("seal.method.diagnosis", "seal.diagnosis")
     (tmp_path / "repeated_call.py").write_text(text, encoding="utf-8")

@@ -11,6 +11,7 @@ from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.kit.formats import FORMATS
 from seal.method.interface.cues import Omega
 from seal.records.trajectory import FATAL
+from seal.rollout.task import require_harness
 from seal.settings import SealSettings, SettingsError
 from seal.system.errors import LaunchError
 from tests.support.rollout_play import (
@@ -138,8 +139,9 @@ def test_omega_reaches_the_policy_in_training_and_never_in_evaluation(url):
 
 def test_a_history_that_is_rewritten_starts_a_new_chain_and_the_last_one_is_trained(url):
     texts = native_texts()
-    ((output, record),) = roll_out([url], ScriptedEngine(texts), named("compacting"), *NATIVE)
+    ((output, record),) = roll_out([url], engine := ScriptedEngine(texts), named("compacting"), *NATIVE)
     assert (record.infra, record.rewritten) == (None, record.turns - 1)
+    assert record.tokens_in == sum(map(len, engine.prompts))
     # Each chain is a request of its own to the engine, which begins its script again.
     assert sampled(output) and tokens(texts)[: len(sampled(output))] == sampled(output)
 
@@ -193,13 +195,36 @@ def test_a_failure_of_the_harness_is_one_of_infrastructure(url, tmp_path, harnes
 
 
 @pytest.mark.parametrize(
-    "harness", ["[/nowhere/agent]", "[]", "run", "nowhere:run", "json:nothing", "json:loads", "broken:run"]
+    "harness",
+    ["[/nowhere/agent]", "[]", "run", "nowhere:run", "json:nothing", "json:loads", "broken:run", "keyless:run"],
 )
 def test_a_harness_that_is_not_there_is_refused_when_the_recipe_is_read(harness, tmp_path, monkeypatch):
     (tmp_path / "broken.py").write_text("async def run(task) pass")
+    (tmp_path / "keyless.py").write_text("import os\nos.environ['NO_KEY_OF_ANYBODY']")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(LaunchError, match=r"seal\.rollout\.harness: the harness.*[^.]\.$"):
         configured(["http://127.0.0.1:1"], f"seal.rollout.harness={harness}")
+
+
+@pytest.mark.parametrize(("harness", "read"), [("beside_me:run", "beside_me:run"), ("[./agent]", ["./agent"])])
+def test_a_recipes_harness_is_sought_where_a_run_works(harness, read, tmp_path, monkeypatch):
+    (tmp_path / "beside_me.py").write_text("async def run(task): ...")
+    (tmp_path / "agent").write_text("#!/bin/sh")
+    (tmp_path / "agent").chmod(0o700)
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as here:
+        here.setattr(sys, "path", [*sys.path])
+        require_harness(read)
+    sys.modules.pop("beside_me", None)
+    with pytest.raises(LaunchError, match=r"seal\.rollout\.harness: the harness"):
+        configured(["http://127.0.0.1:1"], f"seal.rollout.harness={harness}")
+
+
+def test_an_answer_that_was_given_up_is_no_later_calls(url):
+    ((_, record),) = roll_out([url], ScriptedEngine(native_texts()), named("giving_up"), *NATIVE)
+    assert record.infra is None
+    called = [call for turn in record.evidence for action in turn["actions"] for call in action["calls"]]
+    assert len(called) > 2 and record.errors == sum(call["name"].startswith("nothing_") for call in called)
 
 
 def test_a_harness_that_stays_after_the_end_is_ended_and_its_rollout_counts(url):

@@ -10,6 +10,7 @@ from seal.method.diagnosis import rules
 from seal.rollout.episode import Episode
 from seal.rollout.play import Terms, play
 from seal.rollout.services import Services
+from seal.settings.reward import RewardSettings
 from tests.support.rollout_play import TASK, Script, reference_texts, running_service
 
 PARAMS = {"split": "eval", "tool_prompt_mode": "compact"}
@@ -53,6 +54,25 @@ def test_the_reward_of_a_taxonomy_counts_in_training_only(url, monkeypatch):
     rules.taxonomy_of.cache_clear()
     assert (trained.score, validated.score, right.score) == (0.25, 0.0, 1.0)
     assert (trained.passed, right.passed) == (False, True)
+
+
+def test_a_reward_that_is_a_verdict_is_a_number(url, monkeypatch):
+    own = replace(rules.taxonomy_of("paper"), reward=lambda evaluation: evaluation["valid"])
+    monkeypatch.setitem(rules._BUILT_IN, "paper", own)
+    rules.taxonomy_of.cache_clear()
+    score = played(url, Script(reference_texts()), training=True, taxonomy="paper").score
+    rules.taxonomy_of.cache_clear()
+    assert score == 1.0
+
+
+def test_a_validation_is_judged_by_the_verifier_whatever_the_reward(url):
+    texts = reference_texts()
+    first = texts[: texts.index("Done.") + 1]
+    half = [*first, *["Done."] * len(texts)]
+    trained, validated = (
+        played(url, Script(half), training=training, reward=RewardSettings(mode="capped")) for training in (True, False)
+    )
+    assert 0 < trained.score < 0.5 and validated.score == 0.0 and trained.turns_passed == validated.turns_passed
 
 
 def test_a_speaker_that_says_too_little_leaves_the_episode_open(url):

@@ -57,6 +57,24 @@ async def odd(task: Task) -> None:
     await native(task)
 
 
+async def giving_up(task: Task) -> None:
+    """An agent that gives up a call, as for its own deadline, before it makes the next one."""
+    messages: Messages = []
+
+    async def call(name: str, arguments: dict[str, Any]) -> str:
+        given_up = asyncio.create_task(task.call(f"nothing_{name}", {}))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        answer = await task.call(name, arguments)
+        assert "nothing_" not in answer
+        return answer
+
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": message})
+            await task.answer(await turn(client, task, messages, call))
+
+
 async def over_mcp(task: Task) -> None:
     """The same over MCP, the user included."""
     messages: Messages = []

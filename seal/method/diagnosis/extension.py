@@ -105,7 +105,7 @@ def load(name: str) -> Extension:
     place = f"the extension {name!r} ({point.value})"
     try:
         found = point.load()
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # the module is anybody's code
         moved = isinstance(error, ImportError) and str(error.name).partition(".")[0] == "seal"
         raise ValueError(f"{place} cannot be loaded: {error}{_MOVED if moved else ''}") from error
     if not isinstance(found, Extension):

@@ -31,8 +31,6 @@ def arguments_line(document: Mapping[str, Any]) -> str:
 
 def full_schema(tools: Sequence[Mapping[str, Any]], cues: Collection[str]) -> list[str]:
     """One line per tool with its arguments, and their types and constraints when those cues are on."""
-    if not {"schema_required", "schema_types", "schema_values"} & set(cues):
-        return []
     lines = []
     for document in tools:
         required = _required(document)

@@ -33,7 +33,6 @@ class PromptWording:
         return {"call_format": self.call_format, "answer_format": self.answer_format}
 
 
-@cache
 def _source() -> bytes:
     return resources.files("seal.method.interface").joinpath("cues.toml").read_bytes()
 

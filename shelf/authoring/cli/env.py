@@ -47,8 +47,8 @@ def list_environments() -> None:
         try:
             environment = get_environment(name)
             sides = ", ".join(f"{len(environment.task_ids(side))} {side}" for side in ("train", "eval"))
-        except ValueError as error:
-            sides = str(error)
+        except Exception as error:  # a package may be anybody's code
+            sides = str(error) or type(error).__name__
         table.add_row(name, location, sides)
     Console().print(table)
 

@@ -135,12 +135,14 @@ def test_a_package_is_found_through_its_entry_point(tmp_path: Path) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sound-env\nVersion: 1\n", encoding="utf-8")
     entry = "[seal.environments]\nsound = broken_environments:Sound\nbroken = no_such_module:Environment\n"
+    entry += "raising = raising_module:Environment\n"
+    (tmp_path / "raising_module.py").write_text("{}['a key']", encoding="utf-8")
     (info / "entry_points.txt").write_text(entry, encoding="utf-8")
     path = os.pathsep.join((str(tmp_path), str(HOME), str(Path(__file__).parent)))
     script = (
         "from env_service.environments.registry import get_environment\n"
         "print(len(get_environment('sound').task_ids('train')))\n"
-        "for name in ('broken', 'nothing'):\n"
+        "for name in ('broken', 'raising', 'nothing'):\n"
         "    try: get_environment(name)\n"
         "    except ValueError as error: print(error)\n"
     )
@@ -152,10 +154,11 @@ def test_a_package_is_found_through_its_entry_point(tmp_path: Path) -> None:
         timeout=300,
         check=True,
     )
-    tasks, broken, unknown = done.stdout.splitlines()
+    tasks, broken, raising, unknown = done.stdout.splitlines()
     assert tasks == "3"
     assert broken.startswith("The environment broken (no_such_module:Environment) cannot be imported")
-    assert "env_type 'nothing' is unknown; choose one of bfcl, broken, sound, tau2_telecom" in unknown
+    assert "raising_module:Environment) cannot be imported (KeyError: 'a key')" in raising
+    assert "env_type 'nothing' is unknown; choose one of bfcl, broken, raising, sound, tau2_telecom" in unknown
 
 
 @pytest.mark.parametrize(("name", "says"), [("My-Env", "is not a name"), ("bfcl", "already")])

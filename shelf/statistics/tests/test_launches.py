@@ -4,7 +4,7 @@ import pytest
 
 from seal.settings import BLOCKS, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
-from shelf.statistics.launches import read_config
+from shelf.statistics.launches import Launch, read_config
 
 
 def test_a_record_of_another_version_is_read_without_what_only_that_version_knows():
@@ -18,3 +18,11 @@ def test_a_record_of_another_version_is_read_without_what_only_that_version_know
     config["seal"]["seed"] = "y"
     with pytest.raises(SettingsError, match=r"seal\.seed is 'y'"):
         read_config(config)
+
+
+def test_an_environment_may_have_a_prompt_mode_of_its_own():
+    config = {name: recipe_defaults(block) for name, block in BLOCKS.items()}
+    config["seal"]["name"] = "x"
+    config["env_service"] |= {"prompt_mode": "bfcl_qwen_fc", "prompt_modes": {"tau2_telecom": "hermes"}}
+    launch = Launch(0, {"config": config}, SealSettings.of(config))
+    assert (launch.mode("bfcl"), launch.mode("tau2_telecom")) == ("bfcl_qwen_fc", "hermes")

@@ -1,10 +1,12 @@
 """Lines with further fields and of the release are read, and one that cannot be used is named."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from seal.records.trajectory import TrajectoryRecord
+from shelf.statistics.comparison import Side, compare
 from shelf.statistics.log import read_line, read_log
 
 
@@ -31,6 +33,18 @@ def test_a_line_of_the_release_has_its_texts_and_no_turns(tmp_path):
     assert [message["content"] for message in first.messages] == ["question", "answer"]
     assert (first.data_source, first.passed, first.turns) == ("miss_func", True, 0)
     assert (first.sample, second.sample) == (0, 1)
+
+
+def test_two_environments_may_name_their_tasks_alike(tmp_path):
+    names, path = ("one/main", "two/main"), tmp_path / "0.jsonl"
+    lines = [TrajectoryRecord("eval-0", name, name, "eval", 0, float(n), step=0).line() for n, name in enumerate(names)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    records = read_log(path).without_bad()
+    assert [record.category for record in records] == list(names)
+    rows = compare(Side("a", (records,)), Side("b", (tuple(replace(each, score=1.0) for each in records),)))
+    *each, average = rows
+    assert [(row.name, row.pass_rate.difference) for row in each] == [("one/main", 1.0), ("two/main", 0.0)]
+    assert average.is_average and (average.pass_rate.difference, average.unpaired) == (0.5, 0)
 
 
 @pytest.mark.parametrize("damage", [{"format": 99}, {"spans": [[0, 1]]}, {"turns": "many"}, {"seconds": float("inf")}])

@@ -109,6 +109,13 @@ def test_runs_and_seeds_are_compared_on_their_common_tasks(run, tmp_path, capsys
     assert average["pass_rate_pairs"] == 300 and average["pass_rate_p_mcnemar"] is None
 
 
+def test_a_side_with_the_benchmark_too_is_compared_on_what_both_have(tmp_path, capsys):
+    made = [line(f"synth_values_base_{n:012x}", float(n % 2), data_source="synth_values_base") for n in range(8)]
+    one, both = write(tmp_path / "one", 0, made), write(tmp_path / "both", 0, [*made, line(TASKS[0], 1.0)])
+    assert command(app, ["--compare", str(both), str(one)]) == 0
+    assert "synth_values_base" in capsys.readouterr().out
+
+
 def test_sides_at_other_steps_or_sampled_otherwise_are_compared_with_a_warning(run, tmp_path, capsys):
     early = write(tmp_path / "early", 6, [line(task, 1.0, step=6) for task in TASKS])
     assert command(app, ["--compare", str(run), str(early)]) == 0

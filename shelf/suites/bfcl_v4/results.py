@@ -189,8 +189,8 @@ class Generated:
         self.errors = {}
         self._seen = {}
         by_file: dict[str, list[Any]] = {}
-        for entry in self.entries.values():
-            by_file.setdefault(entry.file, []).append(entry.value)
+        for identity in filter(self.entries.__contains__, self.wanted):  # the tool scores all that its files hold
+            by_file.setdefault(self.entries[identity].file, []).append(self.entries[identity].value)
         for path in self._results.rglob(RESULTS):
             if path.relative_to(self._results).as_posix() not in by_file:
                 path.unlink()

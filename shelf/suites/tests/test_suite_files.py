@@ -93,6 +93,16 @@ def test_answers_are_kept_and_technical_failures_are_asked_again(results, tmp_pa
     assert cause_of(items()[5], generated).cause == "endpoint_internal_server"
 
 
+def test_the_tool_scores_no_more_than_is_asked_for(results, tmp_path):
+    Generated(tmp_path, results, items(), ())
+    fewer = Generated(tmp_path, results, items()[:2], ())
+    fewer.prepare()
+    assert len(entries(next(results.rglob("*_result.json")))) == 2
+    again = Generated(tmp_path, results, items(), ())
+    again.prepare()
+    assert len(entries(next(results.rglob("*_result.json")))) == 6
+
+
 def test_an_interruption_while_the_tool_rewrites_its_file_loses_nothing(results, tmp_path):
     before = Generated(tmp_path, results, items(), ())
     path = next(results.rglob("*_result.json"))
