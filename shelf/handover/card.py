@@ -148,7 +148,7 @@ def _on_hub(base: str | None) -> bool:
 
 def _results(source: Source, found: Figures | None) -> list[EvalResult]:
     """The figures of this very model, on tasks that it was not trained on."""
-    if found is None or found.at[1] != source.step or found.leak:
+    if found is None or found.at[1] != source.step or found.leak or not source.run.training_rows.is_file():
         return []
     whole = [row for row in found.after.values() if row.prefix == WHOLE]
     every = categories_to_average(row.name for row in whole if not row.is_average)

@@ -32,7 +32,7 @@ def push(folder: Path, name: str, *, public: bool) -> str:
         address = str(api.create_repo(name, private=not public, exist_ok=True))
         if not public and not api.model_info(name).private:
             raise ValueError(f"{address} is there already and public: name another with --push, or add --public.")
-        api.upload_folder(repo_id=name, folder_path=folder, commit_message="Export by SEAL")
+        api.upload_folder(repo_id=name, folder_path=folder, delete_patterns="*", commit_message="Export by SEAL")
     except HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else "no status"
         raise ValueError(

@@ -66,6 +66,9 @@ def gpu_named(name: str, memory: float | None = None) -> Gpu:
     return known if memory is None else known._replace(memory=memory)
 
 
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+
+
 @dataclass(frozen=True)
 class ModelSizes:
     """The sizes of a transformer: parameters, of one layer, of the largest tensor; layers, widths, and bytes of a
@@ -82,12 +85,17 @@ class ModelSizes:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "ModelSizes":
-        """From a config.json of a model whose layers have gated MLPs; other layers are counted as if they had."""
+        """From a config.json of a model whose layers have gated MLPs; other layers are counted as if they had.
+
+        Of a mixture of experts, all experts count.
+        """
         text = config.get("text_config", config)
         hidden, inner, layers = text["hidden_size"], text["intermediate_size"], text["num_hidden_layers"]
         heads, vocabulary = text["num_attention_heads"], text["vocab_size"]
         kv_heads, head = text.get("num_key_value_heads") or heads, text.get("head_dim") or hidden // heads
-        layer = hidden * head * 2 * (heads + kv_heads) + 3 * hidden * inner + 2 * hidden
+        experts = next((n for key in _EXPERTS if (n := text.get(key))), 1)
+        mlp = 3 * hidden * experts * (text.get("moe_intermediate_size") or inner)
+        layer = hidden * head * 2 * (heads + kv_heads) + mlp + 2 * hidden
         tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings", False))
         whole = layers * layer + vocabulary * hidden * (1 if tied else 2) + hidden
         largest = max(vocabulary, inner) * hidden

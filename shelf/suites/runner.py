@@ -117,37 +117,33 @@ def evaluate(suite: Suite, say: Callable[[str], None], on_progress: Progress) ->
     can fix, as another evaluation into the same folder.
     """
     with hold(suite.plan.out):
-        _evaluate(suite, say, on_progress)
-
-
-def _evaluate(suite: Suite, say: Callable[[str], None], on_progress: Progress) -> None:
-    plan = suite.plan
-    for part, why in suite.skipped.items():
-        say(f"{part} is skipped: it {why}.")
-    if not suite.parts:
-        raise ValueError(f"Nothing is left to run: {'; '.join(dict.fromkeys(suite.skipped.values()))}.")
-    for endpoint in suite.endpoints():
-        endpoint.require()
-    tool = suite.tool()
-    tool.install(say)
-    version, data_hash = tool.version(suite.package), suite.data_hash(tool)
-    settings = {**suite.settings(), **plan.served.extra}
-    model = str(plan.checkpoint.resolve()) if plan.checkpoint else plan.served.model
-    require_same_settings(plan.out, {"model": model, "version": version, "data_hash": data_hash, **settings})
-    suite.begin(tool)
-    _play(suite, on_progress)
-    records = suite.records()
-    head = SuiteHead(
-        suite=suite.name,
-        model=plan.served.model,
-        package=suite.package,
-        version=version,
-        data_hash=data_hash,
-        settings=settings,
-        skipped=suite.skipped,
-        official=dict(suite.official(records)),
-    )
-    write_results(plan.out, head, records)
+        plan = suite.plan
+        for part, why in suite.skipped.items():
+            say(f"{part} is skipped: it {why}.")
+        if not suite.parts:
+            raise ValueError(f"Nothing is left to run: {'; '.join(dict.fromkeys(suite.skipped.values()))}.")
+        for endpoint in suite.endpoints():
+            endpoint.require()
+        tool = suite.tool()
+        tool.install(say)
+        version, data_hash = tool.version(suite.package), suite.data_hash(tool)
+        settings = {**suite.settings(), **plan.served.extra}
+        model = str(plan.checkpoint.resolve()) if plan.checkpoint else plan.served.model
+        require_same_settings(plan.out, {"model": model, "version": version, "data_hash": data_hash, **settings})
+        suite.begin(tool)
+        _play(suite, on_progress)
+        records = suite.records()
+        head = SuiteHead(
+            suite=suite.name,
+            model=plan.served.model,
+            package=suite.package,
+            version=version,
+            data_hash=data_hash,
+            settings=settings,
+            skipped=suite.skipped,
+            official=dict(suite.official(records)),
+        )
+        write_results(plan.out, head, records)
 
 
 def _play(suite: Suite, on_progress: Progress) -> None:

@@ -10,8 +10,8 @@ from seal.system.jsonl import step_files
 from shelf.statistics.intervals import PairedDifference, paired_difference
 from shelf.statistics.log import Log, read_log
 
-Scores = dict[tuple[int, str, int], float]
-"""The share of samples that passed, by step, task and prefix."""
+Scores = dict[tuple[int, str, str], float]
+"""The share of samples that passed, by step, data source and task."""
 
 
 class Lift(NamedTuple):
@@ -35,7 +35,7 @@ def lift(records: Sequence[TrajectoryRecord]) -> Lift | None:
     Trajectories that infrastructure failed are left out, and pairs that lose a side by it.
     """
     usable = [record for record in records if record.infra is None]
-    scenarios = {(record.step, *record.task): record.scenario for record in usable}
+    scenarios = {(record.step, record.data_source, record.task_id): record.scenario for record in usable}
     without, shown = (_scores(usable, side) for side in ("hidden", "shown"))
 
     def over(steps: Sequence[int]) -> PairedDifference:
@@ -63,8 +63,8 @@ def _figures(paired: PairedDifference) -> dict[str, Any]:
 
 
 def _scores(records: Sequence[TrajectoryRecord], side: str) -> Scores:
-    passed: dict[tuple[int, str, int], list[bool]] = {}
+    passed: dict[tuple[int, str, str], list[bool]] = {}
     for record in records:
         if record.withdrawal == side:
-            passed.setdefault((record.step, *record.task), []).append(record.passed)
+            passed.setdefault((record.step, record.data_source, record.task_id), []).append(record.passed)
     return {key: fmean(outcomes) for key, outcomes in passed.items()}

@@ -155,6 +155,9 @@ def group(db: sqlite3.Connection, log: str, step: int, source: str, task: str) -
     return [_row(row) for row in rows]
 
 
+_COUNTS = "CASE WHEN g.infra IS NULL AND NOT g.excluded THEN"
+
+
 def groups(
     db: sqlite3.Connection, filters: Filters, offset: int, limit: int, spread: bool, order: str = "step DESC, task"
 ) -> dict[str, Any]:
@@ -162,11 +165,11 @@ def groups(
     condition = where(filters)
     inner = (
         "SELECT g.step, g.source, g.task, count(*) AS size, sum(g.passed AND g.infra IS NULL) AS passed, "
-        "min(g.score) AS low, max(g.score) AS high, avg(g.score) AS mean, sum(g.infra IS NOT NULL) AS infra, "
+        f"avg({_COUNTS} g.score END) AS mean, sum(g.infra IS NOT NULL) AS infra, "
         "max(g.turns) AS turns, count(DISTINCT g.labels) AS kinds, group_concat(g.labels, char(10)) AS labels "
         "FROM trajectory g WHERE g.log = ? AND (g.step, g.source, g.task) IN "
         f"(SELECT t.step, t.source, t.task FROM trajectory t WHERE {condition.text}) "
-        "GROUP BY g.step, g.source, g.task" + (" HAVING max(g.score) > min(g.score)" if spread else "")
+        "GROUP BY g.step, g.source, g.task" + (f" HAVING count(DISTINCT {_COUNTS} g.score END) > 1" if spread else "")
     )
     values = (filters.log, *condition.values)
     total = db.execute(f"SELECT count(*) FROM ({inner})", values).fetchone()[0]

@@ -12,7 +12,10 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
+from seal.data.rows import write_rows
+from seal.data.selection import selected_rows
 from seal.records.folder import RunFolder
+from seal.settings.data import Selection
 from seal.settings.run import CheckpointSettings
 from seal.system.paths import HOME
 from seal.training.checkpoints import Checkpoints, save_state
@@ -43,6 +46,9 @@ def write_exportable(folder: Path, models: dict[int, PreTrainedModel], best: int
             save_sharded(model, written / "actor")
     if best is not None:
         checkpoints.validated(best, 0.5, 0.5)
+    rows = RunFolder(folder).training_rows
+    rows.parent.mkdir(exist_ok=True)
+    write_rows(selected_rows(Selection(split="eval", limit=1)), rows)
     return folder
 
 

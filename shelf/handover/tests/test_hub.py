@@ -35,8 +35,11 @@ class Hub(BaseHTTPRequestHandler):
         return self._answer({"commitUrl": f"{self.server.url}/a/b/commit/1", "commitOid": "1", "hookOutput": ""})
 
     def do_GET(self):
+        if "/tree/" in self.path:
+            kept = [{"type": "file", "path": path, "size": 1, "oid": "1"} for path in self.server.files]
+            return self._answer(kept, self.server.status)
         found = {"id": "a/b", "private": self.server.private, "sha": "1", "siblings": []}
-        self._answer(found, self.server.status)
+        return self._answer(found, self.server.status)
 
     def _answer(self, value, status=200):
         data = json.dumps(value).encode()
@@ -54,6 +57,7 @@ class Hub(BaseHTTPRequestHandler):
 def hub(monkeypatch):
     server = Loopback(Hub)
     server.asked, server.private, server.status, server.odd = [], None, 200, None
+    server.files = [".gitattributes", "README.md", "adapter_config.json"]
     server.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -81,6 +85,8 @@ def test_a_folder_is_uploaded_private_unless_asked(hub, folder, public):
     assert created["visibility"] == ("public" if public else "private")
     commit = hub.asked[-1][1].decode()
     assert "README.md" in commit and "interface.json" in commit
+    deleted = [line["value"]["path"] for line in map(json.loads, commit.splitlines()) if line["key"] == "deletedFile"]
+    assert deleted == ["adapter_config.json"], "what an earlier version had and this one has not"
 
 
 def test_a_model_that_is_public_already_gets_nothing_by_accident(hub, folder):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from seal.launch.folder import hold
 from seal.records.folder import RunFolder
@@ -149,24 +149,17 @@ def changes_outside(patch: str, folder: str) -> bool:
 
 def _recorded(experiment: Experiment, cell: Cell) -> tuple[str, str]:
     """Commit and inputs of a run's last recorded launch."""
-    facts = _launch(experiment.run_name(cell))
-    if facts is None:
+    records = (HOME / "launcher_record" / experiment.run_name(cell)).glob("*/launch.json")
+    last = max(records, key=lambda path: path.stat().st_mtime, default=None)
+    if last is None:
         return "", ""
-    folder, found = facts
-    patch = folder / "diff.patch"
+    patch, found = last.with_name("diff.patch"), json.loads(last.read_text(encoding="utf-8"))
     # An experiment in the repository changes its own results while its runs go on.
     changed = patch.is_file() and changes_outside(
         patch.read_text(encoding="utf-8", errors="replace"), os.path.relpath(experiment.folder, HOME)
     )
     hashes = {file: each for file, each in found.get("hashes", {}).items() if file != "data/train.parquet"}
     return found.get("commit", "") + ("+" if changed else ""), json_hash(hashes) if hashes else ""
-
-
-def _launch(name: str) -> tuple[Path, dict[str, Any]] | None:
-    records = sorted((HOME / "launcher_record" / name).glob("*/launch.json"), key=lambda path: path.stat().st_mtime)
-    if not records:
-        return None
-    return records[-1].parent, json.loads(records[-1].read_text(encoding="utf-8"))
 
 
 def folder_size(folder: Path) -> int:

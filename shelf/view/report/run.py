@@ -93,12 +93,12 @@ def quarters(steps: Sequence[StepRecord]) -> Quarters | None:
     return Quarters(tuple(steps[:size]), tuple(steps[-size:])) if len(steps) > 1 else None
 
 
-def by_task(lines: Iterable[TrajectoryRecord]) -> dict[tuple[str, int], list[TrajectoryRecord]]:
-    """The lines of each task and prefix; what infrastructure lost is left out."""
-    tasks: dict[tuple[str, int], list[TrajectoryRecord]] = {}
+def by_task(lines: Iterable[TrajectoryRecord]) -> dict[tuple[str, str], list[TrajectoryRecord]]:
+    """The lines of each data source and task; what infrastructure lost is left out."""
+    tasks: dict[tuple[str, str], list[TrajectoryRecord]] = {}
     for line in lines:
         if line.infra is None:
-            tasks.setdefault(line.task, []).append(line)
+            tasks.setdefault((line.data_source, line.task_id), []).append(line)
     return tasks
 
 
@@ -173,7 +173,7 @@ def practice(folder: RunFolder) -> tuple[int, Change] | None:
     The means of first and last steps also differ because other tasks are drawn; this change is paired by task. What
     infrastructure lost does not count. None if fewer than two tasks came back.
     """
-    rewards: dict[tuple[str, int], list[float]] = {}
+    rewards: dict[tuple[str, str], list[float]] = {}
     for _step, path in step_files(folder.trajectories):
         for task, lines in by_task(read_log(path).lines).items():
             rewards.setdefault(task, []).append(fmean(line.score for line in lines))
