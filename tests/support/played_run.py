@@ -37,6 +37,7 @@ from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.rewards import terminal_reward
 from seal.settings import SealSettings
+from seal.settings.reward import RewardSettings
 from seal.system.files import file_sha256
 from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop, mark_groups, records_to_log
@@ -173,6 +174,7 @@ class Player:
             elif stop == "completed":
                 stop = evaluation["stop"]
         cut = training and stop in CUTS
+        reward = self.settings.reward if training else RewardSettings()
         return TrajectoryRecord.of(
             evaluation,
             task_id=row.task_id,
@@ -180,7 +182,7 @@ class Player:
             category=row.category,
             split=row.split,
             sample=sample,
-            score=terminal_reward(evaluation, self.settings.reward, cut) if evaluation else 0.0,
+            score=terminal_reward(evaluation, reward, cut) if evaluation else 0.0,
             spans=tuple(spans) if evaluation else (),
             tokens=sum(end - start for _, start, end in spans),
             seconds=round(rng.random(), 3),
