@@ -1,7 +1,7 @@
 """The verl platform `cpu`, selected by VERL_PLATFORM=cpu.
 
 verl reaches its device through a platform object and through the device's torch module. verl 0.9.1 ships platforms for
-three accelerators; this one runs the same trainer on a CPU. Memory figures are the process's; a CPU has no other.
+three accelerators; this one runs the same trainer on a CPU. Memory figures are those of the process.
 """
 
 import resource

@@ -86,8 +86,7 @@ class HarnessSpeaker(Speaker):
     def facts(self, dialogue: Dialogue) -> dict[str, Any]:
         if self._policy is None:
             return {}
-        own = {"rewritten": self._policy.others, "tokens_in": self._policy.tokens_in}
-        return self.told.facts(dialogue) | own
+        return self.told.facts(dialogue) | {"rewritten": self._policy.others, "tokens_in": self._policy.tokens_in}
 
     async def close(self, dialogue: Dialogue) -> None:
         """Tell the harness that the conversation has ended, and end it if it stays."""

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from seal.method.diagnosis.schema import with_json_types
 from seal.rollout.dialogue import Dialogue
+from seal.system.text import first_line
 
 Harness = str | Sequence[str]
 """`module:function`, or a command with its arguments."""
@@ -148,8 +149,8 @@ def function(name: str) -> Callable[[Task], Awaitable[None]]:
         found = pkgutil.resolve_name(name) if ":" in name else None
     except Exception as error:  # the module is anybody's code
         raise ValueError(
-            f"the harness {name!r} cannot be imported ({type(error).__name__}: {error}): write module:function, and "
-            f"install the module or put it into {os.getcwd()}."
+            f"the harness {name!r} cannot be imported ({type(error).__name__}: {first_line(str(error))}): write "
+            f"module:function, and install the module or put it into {os.getcwd()}."
         ) from error
     if not asyncio.iscoroutinefunction(found):
         raise ValueError(f"the harness {name!r} must be an async function, as my_agents.support:run, or a command.")

@@ -121,7 +121,7 @@ def test_one_that_cannot_be_read_ends_nothing_where_it_is_not_chosen(repeated, t
     monkeypatch.syspath_prepend(tmp_path)
     forget()
     assert "vary_calls" not in catalogue()
-    with pytest.raises(ValueError, match=r"extension 'repeated' .*cannot be loaded: invalid syntax"):
+    with pytest.raises(ValueError, match=r"extension 'repeated' .*cannot be loaded: SyntaxError: invalid syntax"):
         diagnose([failing(2)], repeated)
 
 

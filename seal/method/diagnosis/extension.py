@@ -107,7 +107,7 @@ def load(name: str) -> Extension:
         found = point.load()
     except Exception as error:  # the module is anybody's code
         moved = isinstance(error, ImportError) and str(error.name).partition(".")[0] == "seal"
-        raise ValueError(f"{place} cannot be loaded: {error}{_MOVED if moved else ''}") from error
+        raise ValueError(f"{place} cannot be loaded: {type(error).__name__}: {error}{_MOVED * moved}") from error
     if not isinstance(found, Extension):
         raise ValueError(f"{place} is no Extension of seal.method.diagnosis.rules")
     try:

@@ -132,3 +132,11 @@ def test_the_command_prints_the_plan_and_its_code_says_whether_it_fits():
 def test_a_recipe_that_is_not_there_is_refused():
     done = CliRunner().invoke(app, ["exp/none.yaml"])
     assert done.exit_code == exits.REFUSED and "There is no recipe exp/none.yaml" in done.output
+
+
+def test_all_experts_of_a_mixture_take_memory():
+    """The sizes of Qwen3-30B-A3B, which has 30.5 billion parameters by its card."""
+    config = {"hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 48, "num_attention_heads": 32}
+    config |= {"num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936, "tie_word_embeddings": False}
+    config |= {"num_experts": 128, "moe_intermediate_size": 768}
+    assert ModelSizes.of(config).parameters == pytest.approx(30.5e9, rel=0.01)
