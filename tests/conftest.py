@@ -5,6 +5,9 @@ SLOWEST = (
     "tests/faults/test_liveness.py",
     "shelf/lab/tests/verifying/test_verify.py",
     "shelf/suites/tests/test_bfcl_command.py",
+    "shelf/suites/tests/test_evaluate_harness.py",
+    "shelf/suites/tests/test_tool_calls.py",
+    "shelf/operate/tests/test_doctor.py",
     "tests/backends/test_cpu_engine.py",
     "tests/faults/test_service_faults.py",
     "shelf/lab/tests/experiment/test_runner.py",
@@ -13,7 +16,7 @@ SLOWEST = (
     "tests/env_service/test_limits.py",
     "tests/env_service/test_http.py",
 )
-"""By what they take on two cores; the rest takes less than half a minute each."""
+"""By what they take on two cores."""
 
 
 def pytest_collection_modifyitems(items):

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -151,7 +152,8 @@ def execute(command, arguments: Sequence[str], program: str) -> int:
         message = message.replace("Value error, ", "")  # the parser's own prefix
         return _refuse(f"{path}: {message.rstrip('.')} ({path} --help lists what it takes)." if message else "")
     if code in (exits.INTERRUPTED, exits.TERMINATED):
-        _refuse(f"{program}: interrupted; the same command resumes where it can.")
+        with suppress(SystemExit):  # `2>&1 | tee` ends with Ctrl-C too
+            _refuse(f"{program}: interrupted; the same command resumes where it can.")
     return code or exits.FINISHED
 
 

@@ -1,6 +1,7 @@
 """`seal train RECIPE [key=value ...]`, which is `launcher.py --conf RECIPE -- key=value ...`."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,16 @@ from seal.system.paths import HOME
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Go on unheard: Ctrl-C ends `| tee` too, and the run has a checkpoint to save."""
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+
+
 def console() -> Console:
     """The console of the launcher's commands: lines of 160 columns if the output is not a terminal."""
-    return Console(width=None if sys.stdout.isatty() else 160)
+    return _Console(width=None if sys.stdout.isatty() else 160)
 
 
 def complete_recipe(incomplete: str) -> list[str]:
@@ -27,7 +35,7 @@ def complete_recipe(incomplete: str) -> list[str]:
 
 def split(arguments: list[str] | None, conf: Path | None) -> tuple[Path | None, tuple[str, ...]]:
     """The recipe and the overrides of a command line; typer.BadParameter if it names two recipes."""
-    rest = list(arguments or ())
+    rest = sorted(arguments or (), key=lambda argument: "=" in argument)  # the recipe may follow its changes
     if conf is None and rest and "=" not in rest[0]:
         conf = Path(rest.pop(0))
     if more := [argument for argument in rest if "=" not in argument and argument.endswith((".yaml", ".yml"))]:

@@ -39,7 +39,8 @@ def check_model(recipe: Recipe) -> None:
         )
     model = configuration(recipe)
     text = model.get("text_config", model)
-    positions, heads = text.get("max_position_embeddings"), text.get("num_attention_heads")
+    positions = text.get("max_position_embeddings", text.get("n_positions"))
+    heads = text.get("num_attention_heads", text.get("n_head"))
     *_, length = budgets(config)
     if positions and length > positions:
         raise LaunchError(
@@ -53,6 +54,9 @@ def check_model(recipe: Recipe) -> None:
                 f"actor_rollout_ref.{key}={parts} does not divide the {heads} attention heads of "
                 "actor_rollout_ref.model.path: choose a divisor."
             )
+    local = HOME / Path(config.actor_rollout_ref.model.path).expanduser()
+    if local.is_dir() and not any(next(local.glob(kind), None) for kind in ("*.safetensors", "*.bin")):
+        raise LaunchError(f"{MODEL}={local} holds no weights: `seal export` writes a checkpoint's as a model's folder.")
 
 
 def configuration(recipe: Recipe) -> dict[str, Any]:
@@ -62,7 +66,10 @@ def configuration(recipe: Recipe) -> dict[str, Any]:
     if local.is_dir():
         if not (local / "config.json").is_file():
             raise LaunchError(f"{MODEL}={path} holds no config.json: name a Hugging Face folder.")
-        return json.loads((local / "config.json").read_text(encoding="utf-8"))
+        try:
+            return json.loads((local / "config.json").read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise LaunchError(f"{MODEL}={path}: its config.json is cut or no JSON ({error}).") from error
     if not HUB_ID.fullmatch(path) or (HOME / path.split("/")[0]).is_dir():
         raise LaunchError(f"{MODEL}={path} does not exist: name a folder with a model.")
     if recipe.settings.process_env.get("HF_HUB_OFFLINE") == "1":

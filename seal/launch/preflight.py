@@ -63,11 +63,9 @@ def check(recipe: Recipe) -> tuple[str, ...]:
 def choose_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
     """The recipe with the attention that works here, and a warning if that is not what it asks for.
 
-    flash-attn is compiled for one torch, CUDA and Python, so it is often missing. verl 0.9.1 needs it only for speed:
-    torch's own kernels attend within each dialogue of a packed micro-batch (`seal.backends.packed_attention`,
-    against `sdpa` in benchmarks/gpu.md). verl would also take log-probs one token at a time and
-    keep 20 GB of them; its fused kernels in plain torch give the same in chunks. LaunchError for sequence parallelism,
-    which needs flash-attn's kernels.
+    Without flash-attn: docs/operate.md#flash-attn. verl would also take log-probs one token at a time and keep 20 GB of
+    them; its fused kernels in plain torch give the same in chunks. LaunchError for sequence parallelism, which needs
+    flash-attn's kernels.
     """
     config = recipe.config
     wanted = config.trainer.device == "cuda" and OmegaConf.select(config, ATTENTION, default=FLASH) == FLASH

@@ -18,6 +18,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from seal.data.selection import RunRows
 from seal.launch.plan import total_steps
@@ -152,6 +153,8 @@ def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
         recipe = Recipe.of(config)
     except SettingsError as error:
         raise LaunchError(_attribute(path, overrides, error)) from error
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise LaunchError(f"{path}, or what it names, is not YAML in UTF-8: {' '.join(str(error).split())}.") from error
     except MissingConfigException as error:
         known = f"; choose one of {', '.join(error.options)}" if error.options else ""
         raise LaunchError(f"{path} cannot be composed: {first_line(str(error)).rstrip('.')}{known}.") from error
@@ -231,7 +234,7 @@ def _anchor(config: DictConfig, base: Path) -> None:
     _make_absolute(rollout.agent, "agent_loop_config_path", HOME)
     if not OmegaConf.is_missing(model, "path") and isinstance(model.path, str):
         for folder in (base, HOME):
-            if (folder / model.path).exists():
+            if (folder / Path(model.path).expanduser()).exists():
                 _make_absolute(model, "path", folder)
 
 
@@ -247,11 +250,13 @@ def _compose(path: Path, overrides: Sequence[str]) -> DictConfig:
     config = _hydra(path, choices, path.stat().st_mtime_ns).copy()
     for override in values:
         try:
-            (value,) = OverridesParser.create().parse_overrides([override])
+            key, _, text = override.partition("=")
+            text = f"'{Path(text).expanduser()}'" if text.startswith("~/") else text
+            (value,) = OverridesParser.create().parse_overrides([f"{key}={text}"])
             if value.is_sweep_override():
                 raise HydraException("it gives several values; write a list as [1,2]")
             OmegaConf.update(config, value.key_or_group, value.value())
-        except (HydraException, OmegaConfBaseException) as error:
+        except (HydraException, OmegaConfBaseException, ValueError, TypeError) as error:
             raise LaunchError(_unfit(path, override, error)) from error
     return config
 
@@ -262,7 +267,7 @@ def _hydra(path: Path, choices: tuple[str, ...], _modified: int) -> DictConfig:
     spec = find_spec("verl")
     if spec is None or spec.origin is None:
         raise LaunchError("verl is not installed in this environment: run `bash install.sh` and activate it.")
-    search = f"hydra.searchpath=[file://{EXP},file://{Path(spec.origin).parent / 'trainer' / 'config'}]"
+    search = f"hydra.searchpath=['file://{EXP}','file://{Path(spec.origin).parent / 'trainer' / 'config'}']"
     with initialize_config_dir(str(path.parent.resolve()), version_base=None):
         return compose(path.stem, overrides=[search, *choices])
 

@@ -54,6 +54,7 @@ def write_record(
     its host, are left out.
     """
     config, stamp = recipe.config, time.strftime("%Y%m%d-%H%M%S")
+    model = config.actor_rollout_ref.model.path.removeprefix(f"{HOME}/")  # a recipe elsewhere names it from there
     parent = record_folder(recipe)
     folder, attempt = parent / stamp, 1
     while folder.exists():
@@ -78,7 +79,7 @@ def write_record(
     }
     launched = {
         "command": shlex.join(command),
-        "overrides": list(overrides),
+        "overrides": [*overrides, f"actor_rollout_ref.model.path={model!r}"],
         "host": platform.node(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }

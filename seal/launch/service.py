@@ -29,7 +29,6 @@ PROBE_TIMEOUT_S = 3.0
 IMPORT_TIMEOUT_S = 60.0
 MAX_RESTARTS = 3
 FIX = "let the launcher start one of its own with --with-service, or set env_service.env_url to another one"
-LEFT_ALONE = "it is left alone"
 
 
 class Needs(NamedTuple):
@@ -110,7 +109,7 @@ def find_or_place(urls: Sequence[str], needs: Needs) -> Found:
     try:
         answer = probe(url)
         if answer is not None or not is_free(url):
-            return Found((url,), _require(url, answer or {}, needs, LEFT_ALONE))
+            return Found((url,), _require(url, answer or {}, needs, "it is left alone"))
     except LaunchError as error:
         if not here:
             raise

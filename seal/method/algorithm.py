@@ -16,25 +16,12 @@ from typing import Any, NamedTuple, Self
 from seal.method.controls import Batch
 from seal.method.interface.cues import Omega
 from seal.method.interface.evolve import Event, evolve, initial_omega
-from seal.method.profile import Profile, Tally, Trajectory
+from seal.method.profile import Profile, Rollout, Tally
 from seal.method.reweighting import initial_rho, update_rho, weight
 from seal.settings import SealSettings
 
 Control = Callable[[Sequence[Sequence[str]], Tally], Batch]
 """Gives the labels to learn from, by those of the diagnosis and their tally in the window of C_t."""
-
-
-class Rollout(NamedTuple):
-    """One rollout that counts: Z(tau) by turn as diagnosed, r(tau), and the step whose Omega it was played with.
-
-    profiled: False leaves it out of C_t. A teacher leaves out what saw cues, as an evaluation sees none.
-    """
-
-    category: str
-    labels: tuple[str, ...]
-    reward: float
-    drawn: int
-    profiled: bool = True
 
 
 @dataclass(frozen=True)
@@ -100,10 +87,10 @@ def play_round(
 
 def _aggregate(profile: Profile, step: int, rollouts: Sequence[Rollout], labels: Sequence[Sequence[str]]) -> Profile:
     """C with each rollout in the step that drew it: the asynchronous trainer's leave the window with their Omega."""
-    by_step: dict[int, list[Trajectory]] = {step: []}
+    by_step: dict[int, list[Rollout]] = {step: []}
     for rollout, z in zip(rollouts, labels, strict=True):
         if rollout.profiled:
-            by_step.setdefault(rollout.drawn, []).append(Trajectory(rollout.category, tuple(z), rollout.reward))
+            by_step.setdefault(rollout.drawn, []).append(rollout._replace(labels=tuple(z)))
     for drawn in sorted(by_step, reverse=True):
         profile = profile.after(drawn, by_step[drawn])
     return profile

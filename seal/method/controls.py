@@ -1,8 +1,6 @@
 """The labels that training uses: those of the diagnosis, or of a control that could falsify the method.
 
-If a control helps as much as the diagnosis, the diagnosis is not what helps. A control
-replaces the labels of a step before they reach the profile, the interface and the
-weights; rewards and rollouts stay. ``docs/how-it-works.md`` says what each one preserves.
+docs/how-it-works.md#controls says what each control replaces and what it preserves.
 """
 
 import random

@@ -6,20 +6,24 @@ are summed as whole millionths, so that sums do not depend on the order of traje
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from seal.method.labels import BROKEN, EXCLUDED
 
 _MILLION = 1_000_000
 
 
-@dataclass(frozen=True)
-class Trajectory:
-    """The facts about one rollout that the profile needs: its category, labels by turn, and terminal reward."""
+class Rollout(NamedTuple):
+    """One rollout that counts: Z(tau) by turn, r(tau), and the step whose Omega it was played with.
+
+    profiled: False leaves it out of C_t. A teacher leaves out what saw cues, as an evaluation sees none.
+    """
 
     category: str
     labels: tuple[str, ...]
     reward: float
+    drawn: int = 0
+    profiled: bool = True
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Tally:
     by_category: Mapping[str, Cell] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, trajectories: Iterable[Trajectory]) -> Self:
+    def of(cls, trajectories: Iterable[Rollout]) -> Self:
         """Tally trajectories; the result does not depend on their order."""
         seen = [(each, Cell(1, round(each.reward * _MILLION))) for each in trajectories]
         turns = (((each.category, z), one) for each, one in seen for z in each.labels if z not in EXCLUDED)
@@ -97,7 +101,7 @@ class Profile:
     window: int = 5
     steps: tuple[tuple[int, Tally], ...] = ()
 
-    def after(self, step: int, trajectories: Iterable[Trajectory]) -> Self:
+    def after(self, step: int, trajectories: Iterable[Rollout]) -> Self:
         """Return the profile after these trajectories of one step."""
         tallies = dict(self.steps)
         tallies[step] = tallies.get(step, Tally()) + Tally.of(trajectories)

@@ -37,11 +37,15 @@ class Chain:
     dialogue: Dialogue = field(default_factory=Dialogue)
 
     def continued(self, messages: Sequence[chat.ChatMessage], tools: Sequence[str]) -> bool:
-        """Whether a request goes on from here: with new messages, and with new tools only if these announce them."""
+        """Whether a request goes on from here: with new messages, and with new tools only if these announce them.
+
+        A new answer in the policy's name, as a prefill is, was not sampled.
+        """
         new = messages[len(self.heard) :]
         text = "\n".join(message.text for message in new)
         known = self.tools <= set(tools) and all(name in text for name in tools if name not in self.tools)
-        return bool(new) and known and tuple(messages[: len(self.heard)]) == self.heard
+        heard = tuple(messages[: len(self.heard)])
+        return known and heard == self.heard and bool(new) and new[-1].role != "assistant"
 
 
 class Policy:
@@ -49,7 +53,7 @@ class Policy:
 
     speaker: makes the one of the chain with this number, from 0. prompt_mode: names the format in which the policy
     reads tools and writes calls, hermes if it is an environment's own. cues: what Omega adds to a system text with
-    tools. turn: the current user turn. cut: a limit cut the last message.
+    tools. turn: the current user turn. cut: a limit cut the last message. over: the rollout asks for no more.
     """
 
     def __init__(self, speaker: Callable[[int], "EngineSpeaker"], prompt_mode: str, max_steps: int | None):
@@ -58,12 +62,12 @@ class Policy:
         self._max_steps = max_steps
         self._one_at_a_time = asyncio.Lock()
         self._chains: list[Chain] = []
-        self.cues, self.turn, self.cut = "", 0, False
+        self.cues, self.turn, self.cut, self.over = "", 0, False, False
 
     @property
     def trained(self) -> "EngineSpeaker":
         """The speaker of the chain that spoke last."""
-        return self._chains[-1].speaker if self._chains else self._speaker(0)
+        return next((each.speaker for each in self._chains[::-1] if each.speaker.sampled), None) or self._speaker(0)
 
     @property
     def others(self) -> int:
@@ -80,16 +84,22 @@ class Policy:
         """True while a message is sampled."""
         return self._one_at_a_time.locked()
 
-    async def complete(self, request: chat.Request) -> dict[str, Any]:
-        """The body of the answer; OutOfBudget if a budget is used up, SpeakerFault if the engine fails."""
+    async def complete(self, request: chat.Request) -> dict[str, Any] | None:
+        """The body of the answer, None once the rollout is over.
+
+        OutOfBudget if a budget is used up, SpeakerFault if the engine fails.
+        """
         messages = tuple(each.heard() for each in request.messages)
         tools = [each.document() for each in request.tools or ()]
         async with self._one_at_a_time:
+            if self.over:
+                return None
             chain = self._chain(messages, tools)
             speaker, dialogue = chain.speaker, chain.dialogue
             dialogue.turn, speaker.most = self.turn, request.max_completion_tokens or request.max_tokens
             spoken = sum(len(each.speaker.sampled) for each in self._chains)
             if self.others and self._max_steps is not None and spoken >= self._max_steps:
+                self.over = True
                 raise OutOfBudget("max_steps")  # a chain that is alone counts its own messages
             try:
                 said = await speaker.say(dialogue)
@@ -98,6 +108,7 @@ class Policy:
                     raise  # a rewritten history that is too long ends this rollout, not the run
                 raise SpeakerFault("harness", f"it rewrote the history: {fault}") from fault
             if said is None:
+                self.over = True
                 raise OutOfBudget(speaker.limit)
             self.cut = said.truncated
             if said.truncated:

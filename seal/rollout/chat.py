@@ -5,6 +5,7 @@ SDKs rewrite the form; the tokens stay those that were sampled.
 """
 
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,19 +23,23 @@ MODEL = "policy"
 """The name of the policy at the gateway; requests may use any."""
 
 
+_CONSTANTS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""One object each: a NaN equals only itself."""
+
+
 class ChatMessage(NamedTuple):
-    """One message of a request; calls: each as JSON of its name and its arguments, with sorted keys."""
+    """One message of a request; calls: name and arguments, so that 57 and 57.0 are the same."""
 
     role: str
     text: str
-    calls: tuple[str, ...] = ()
+    calls: tuple[tuple[str, Any], ...] = ()
 
 
-def _meaning(name: str, arguments: Any) -> str:
-    """A call as JSON; ValueError if it holds half of a surrogate pair, which no token stands for."""
-    text = json.dumps([name, arguments], sort_keys=True, ensure_ascii=False)
+def _meaning(name: str, arguments: Any) -> tuple[str, Any]:
+    """A call; ValueError if it holds half of a surrogate pair, which no token stands for."""
+    text = json.dumps([name, arguments], ensure_ascii=False)
     text.encode()
-    return text
+    return tuple(json.loads(text, parse_constant=_CONSTANTS.get))
 
 
 def _joined(content: Any) -> str:
@@ -62,7 +67,7 @@ class _Function(_Given):
 class _Call(_Given):
     function: _Function
 
-    def meaning(self) -> str:
+    def meaning(self) -> tuple[str, Any]:
         try:
             return _meaning(self.function.name, json.loads(self.function.arguments or "{}"))
         except (ValueError, RecursionError):
@@ -112,7 +117,7 @@ def rendered(messages: Sequence[ChatMessage], form: Format) -> Iterator[dict[str
             yield from form.results([message.text for message in group])
             continue
         for message in group:
-            calls = [form.render_call(*json.loads(call)) for call in message.calls]
+            calls = [form.render_call(*call) for call in message.calls]
             yield {"role": role, "content": "\n".join(filter(None, (message.text, *calls)))}
 
 

@@ -13,8 +13,6 @@ from uuid import uuid4
 
 from ray.exceptions import RayError, TaskCancelledError
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase
-from verl.workers.rollout.llm_server import LLMServerClient
-from verl.workers.rollout.replica import TokenOutput
 
 from seal.rollout.budgets import Budgets
 from seal.rollout.dialogue import Dialogue
@@ -139,18 +137,41 @@ class EngineSpeaker(Speaker):
         return room
 
     async def _sample(self, turn: int, params: dict[str, Any]) -> tuple[int, ...]:
-        """Sample the next message and append it; return its token ids."""
+        """Sample the next message and append it; return its token ids.
+
+        Raises SpeakerFault (engine, engine_timeout, engine_cancelled, engine_aborted) when the engine
+        fails, hangs beyond the timeout, or cancels or aborts the request.
+        """
         self.tokens_in += len(self.ids)
-        number, timeout_s = len(self.sampled) + 1, self._settings.rollout.generation_timeout_s
-        output = await generate(self._loop.server_manager, self._request_id, self.ids, params, number, timeout_s)
+        message, timeout_s = len(self.sampled) + 1, self._settings.rollout.generation_timeout_s
+        engine, asked = self._loop.server_manager, {"prompt_ids": self.ids, "sampling_params": params}
+        try:
+            async with asyncio.timeout(timeout_s):
+                output = await engine.generate(request_id=self._request_id, **asked)
+        except TimeoutError as error:
+            raise SpeakerFault(
+                "engine_timeout",
+                f"the trajectory waited for the rollout engine: message {message}, after {len(self.ids)} tokens, did "
+                f"not come within seal.rollout.generation_timeout_s={timeout_s:g}",
+            ) from error
+        except (asyncio.CancelledError, TaskCancelledError) as error:
+            if asyncio.current_task().cancelling():
+                raise  # this trajectory itself is being cancelled
+            raise SpeakerFault("engine_cancelled", f"the request for message {message} was cancelled") from error
+        except RayError as error:
+            raise SpeakerFault(
+                "engine", f"the rollout engine failed at message {message}: {last_line(str(error))}"
+            ) from error
+        if output.stop_reason in ("abort", "aborted") or not output.token_ids:
+            raise SpeakerFault("engine_aborted", f"the rollout engine aborted the request for message {message}")
         logprobs = output.log_probs or []
         if not params.get("logprobs"):
             logprobs = [0.0] * len(output.token_ids)
-        message = Sampled(tuple(output.token_ids), tuple(logprobs))
-        await self._append(turn, message)
+        sampled = Sampled(tuple(output.token_ids), tuple(logprobs))
+        await self._append(turn, sampled)
         versions = (output.extra_fields.get(name) for name in ("min_global_steps", "max_global_steps"))
         self.versions += [int(version or 0) for version in versions]
-        return message.ids
+        return sampled.ids
 
     async def _append(self, turn: int, message: Sampled) -> None:
         """Append a message as it was sampled."""
@@ -168,41 +189,6 @@ class EngineSpeaker(Speaker):
     def _said(self, ids: tuple[int, ...], truncated: bool) -> Said:
         """A message as text, without the token that ended it."""
         return Said(self._loop.tokenizer.decode(ids if truncated else ids[:-1], skip_special_tokens=False), truncated)
-
-
-async def generate(
-    engine: LLMServerClient,
-    request_id: str,
-    prompt_ids: list[int],
-    params: dict[str, Any],
-    message: int,
-    timeout_s: float,
-) -> TokenOutput:
-    """Sample message number `message` of a trajectory.
-
-    Raises SpeakerFault (engine, engine_timeout, engine_cancelled, engine_aborted) when the engine
-    fails, hangs beyond timeout_s, or cancels or aborts the request.
-    """
-    try:
-        async with asyncio.timeout(timeout_s):
-            output = await engine.generate(request_id=request_id, prompt_ids=prompt_ids, sampling_params=params)
-    except TimeoutError as error:
-        raise SpeakerFault(
-            "engine_timeout",
-            f"the trajectory waited for the rollout engine: message {message}, after {len(prompt_ids)} tokens, did "
-            f"not come within seal.rollout.generation_timeout_s={timeout_s:g}",
-        ) from error
-    except (asyncio.CancelledError, TaskCancelledError) as error:
-        if asyncio.current_task().cancelling():
-            raise  # this trajectory itself is being cancelled
-        raise SpeakerFault("engine_cancelled", f"the request for message {message} was cancelled") from error
-    except RayError as error:
-        raise SpeakerFault(
-            "engine", f"the rollout engine failed at message {message}: {last_line(str(error))}"
-        ) from error
-    if output.stop_reason in ("abort", "aborted") or not output.token_ids:
-        raise SpeakerFault("engine_aborted", f"the rollout engine aborted the request for message {message}")
-    return output
 
 
 async def _on_token_path(step: Awaitable[Result]) -> Result:

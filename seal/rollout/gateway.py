@@ -7,6 +7,7 @@ KEY/task/mcp                               the episode's tools and its user, ove
 
 import asyncio
 import contextlib
+import os
 import secrets
 import socket
 from collections.abc import Iterator
@@ -92,6 +93,10 @@ class Gateway:
         # asyncio sets it only on sockets that name their protocol; without it, each answer waits 40 ms for an ACK.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.url = http_url(*listener.getsockname()[:2])
+        named = {host.strip() for name in ("no_proxy", "NO_PROXY") for host in os.environ.get(name, "").split(",")}
+        if "*" not in named:  # no proxy stands between a harness and its gateway
+            hosts = ",".join(sorted({*named, LOOPBACK} - {""}))
+            os.environ.update(no_proxy=hosts, NO_PROXY=hosts)
         self.sessions: dict[str, Session | None] = {}
         self._mcp = mcp.manager()
         quiet = {"log_level": "warning", "access_log": False}
@@ -151,6 +156,8 @@ async def _complete(session: Session, request: chat.Request) -> Response:
     except SpeakerFault as fault:
         session.task.events.put_nowait(Event("fault", fault))
         raise Refused(400, f"The policy cannot answer: {fault}.", fault.cause) from None
+    if answer is None:
+        raise Refused(*ENDED)
     return Response(chat.events(answer), media_type="text/event-stream") if request.stream else JSONResponse(answer)
 
 

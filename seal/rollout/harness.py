@@ -79,6 +79,7 @@ class HarnessSpeaker(Speaker):
     async def ended(self, dialogue: Dialogue) -> None:
         """SpeakerFault unless the policy spoke, and what it said is what was sampled."""
         if self._policy is not None:
+            self._policy.over = True  # a summary or a title is no part of the rollout
             if not self.told.sampled:
                 raise SpeakerFault("harness", "the harness never asked the policy")
             await self.told.ended(dialogue)
@@ -131,14 +132,14 @@ class HarnessSpeaker(Speaker):
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """The first OUTPUT_BYTES of a command's output. exited: it has ended; closed: nothing else holds the output."""
+    """The last OUTPUT_BYTES of a command's output. exited: it has ended; closed: nothing else holds the output."""
 
     def __init__(self) -> None:
         self.kept = bytearray()
         self.exited, self.closed = asyncio.Event(), asyncio.Event()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self.kept += data[: OUTPUT_BYTES - len(self.kept)]
+        self.kept = (self.kept + data)[-OUTPUT_BYTES:]
 
     def process_exited(self) -> None:
         self.exited.set()

@@ -51,5 +51,5 @@ async def _call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Cal
     try:
         said = task.next_user_message(given.get("answer")) if params.name == USER else task.call(params.name, given)
         return types.CallToolResult(content=[types.TextContent(text=await said)])
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
         raise MCPError(types.INVALID_REQUEST, str(error)) from error

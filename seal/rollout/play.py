@@ -39,16 +39,13 @@ class Terms:
     """The name under which a user sets the deadline."""
 
 
-async def play(
-    episode: Episode, speaker: Speaker, known: Mapping[str, Any], terms: Terms | None = None
-) -> TrajectoryRecord:
+async def play(episode: Episode, speaker: Speaker, known: Mapping[str, Any], terms: Terms) -> TrajectoryRecord:
     """Open an episode, pass messages to and fro until it or the speaker ends, evaluate and release it.
 
     known: the fields of the record that name the rollout (task_id, data_source, category,
     split, sample, ...). A failure of the service or the speaker gives a record with its cause
     (`infra`); the record of any other one has the evaluation, its reward and its labels.
     """
-    terms = terms or Terms()
     dialogue, evaluation, infra, message = Dialogue(), None, None, ""
     try:
         async with asyncio.timeout(terms.deadline_s):

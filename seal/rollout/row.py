@@ -44,7 +44,7 @@ class Row:
             data_source=row["data_source"],
             turns=int(task.get("turns", -1)),
             sample=int(row["session_id"]),
-            step=int(row["global_steps"]),
+            step=int(row.get("drawn", row["global_steps"])),
             index=str(row["index"]),
             training=training,
             omega=row.get("omega") if training else None,

@@ -65,6 +65,7 @@ class SEALAsyncTrainer(SEALTraining, PPOTrainerColocateAsync):
     def _submit_batch_to_rollout(self, batch: TensorDict) -> int:
         """Mark rows as training and give them their Omega before verl stores them, so that a resume finds both."""
         tu.assign_non_tensor_stack(batch, "training", [True] * len(batch))
+        tu.assign_non_tensor_stack(batch, "drawn", [self.global_steps] * len(batch))  # a resume sends it again later
         omega = self._loop.omega_to_send()
         if omega is not None:
             tu.assign_non_tensor_stack(batch, "omega", [omega] * len(batch))
@@ -79,8 +80,7 @@ class SEALAsyncTrainer(SEALTraining, PPOTrainerColocateAsync):
 
     def _drop_trained(self) -> None:
         """Remove the trajectories of the checkpoint's own step, which verl saved with those under way."""
-        found = tq.kv_list(TRAIN) or {}
-        tags = found.get(TRAIN, {})
+        tags = (tq.kv_list(TRAIN) or {}).get(TRAIN, {})
         prompts = {key for key, tag in tags.items() if tag.get("is_prompt", False)}
         trained = [key for key in tags if key not in prompts and key.rsplit("_", 2)[0] not in prompts]
         if trained:

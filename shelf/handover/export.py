@@ -11,9 +11,6 @@ from shelf.handover.source import Source
 from shelf.handover.weights import DTYPES, write_model
 from shelf.suites.folder import written_whole
 
-CARD = "README.md"
-INTERFACE = "interface.json"
-
 
 class Exported(NamedTuple):
     """The result of an export. kind: "model" or "adapter"; omega: the interface, None for a run that showed none."""
@@ -37,8 +34,8 @@ def export(source: Source, out: Path, licence: str | None = None, merge_adapter:
         kind = write_model(source.actor, draft, dtype, base_name(source), merge_adapter)
         omega = omega_of(source)
         if omega is not None:
-            write_json(interface(source, omega), draft / INTERFACE)
-        write_text(model_card(source, kind, dtype, licence, omega), draft / CARD)
+            write_json(interface(source, omega), draft / "interface.json")
+        write_text(model_card(source, kind, dtype, licence, omega), draft / "README.md")
     return Exported(out, kind, omega, licence)
 
 

@@ -12,7 +12,7 @@ from huggingface_hub.utils import validate_repo_id
 def require_push(name: str) -> None:
     """ValueError, in one sentence, if an upload under this name cannot begin: before anything is exported."""
     try:
-        validate_repo_id(name)
+        validate_repo_id(name if "/" in name else "/")
     except HFValidationError:
         raise ValueError(f"--push {name} is not a name on the hub: write USER/NAME.") from None
     if get_token() is None:

@@ -3,7 +3,6 @@
 Starts nothing and changes nothing.
 """
 
-import json
 import os
 import platform
 import shutil
@@ -21,7 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from seal.launch.devices import NO_OUTPUT, Torch, flash_attn_problem, run_python
+from seal.launch.devices import NO_OUTPUT, TORCH_DEADLINE_S, Torch, flash_attn_problem, run_python
 from seal.system.errors import LaunchError
 from seal.system.net import LOOPBACK
 from seal.system.paths import HOME
@@ -29,7 +28,6 @@ from seal.system.text import last_line
 
 LOCKS = {"cpu": HOME / "requirements-cpu.txt", "cuda": HOME / "requirements.txt"}
 ENGINES = ("torch", "transformers", "verl", "vllm", "ray", "TransferQueue", "tensordict", "bfcl-eval")
-PROBE_DEADLINE_S = 600
 DRIVER_DEADLINE_S = 60
 GIB = 1 << 30
 GB = 10**9
@@ -179,6 +177,8 @@ def _fits(recipe, torch: Torch) -> Finding:
         require_fit(fit, plan.step, model, gpu)
     except LaunchError as error:
         return Finding("GPU memory", f"{memory / GIB:.0f} GiB", str(error))
+    except ValueError as error:
+        return Finding("GPU memory", "unknown", str(error), needed=False)
     needed = max(sum(fit.rollout.values()), sum(fit.update.values())) / GIB
     return Finding("GPU memory", f"{needed:.0f} of {memory / GIB:.0f} GiB, computed (`seal plan` says for what)")
 
@@ -203,7 +203,7 @@ def _flash_attn() -> Finding:
 
 
 def _registrations(target: str) -> Finding:
-    done = run_python("-W", "ignore", "-m", "shelf.operate.selfcheck", timeout=PROBE_DEADLINE_S)
+    done = run_python("-W", "ignore", "-m", "shelf.operate.selfcheck", timeout=TORCH_DEADLINE_S)
     if done.returncode == 0:
         return Finding("plugins", "everything imports; SEAL is registered with verl and vLLM")
     errors = [line.removeprefix("error: ") for line in done.stdout.splitlines() if line.startswith("error: ")]
@@ -257,9 +257,9 @@ def _checks(recipe) -> Iterator[Finding]:
 
 def _services(urls: Sequence[str]) -> Iterator[Finding]:
     """Each address of env_service.env_url: a service that runs, or an address where one can be started."""
+    from env_service.environments.bfcl.catalog import data_hash
     from seal.launch.service import probe
 
-    recorded = json.loads((HOME / "data" / "manifest.json").read_text(encoding="utf-8"))["package"]["data_hash"]
     for url in urls:
         try:
             answer = probe(url.rstrip("/"))
@@ -267,8 +267,8 @@ def _services(urls: Sequence[str]) -> Iterator[Finding]:
             yield Finding("service", f"{url}: guarded", str(error))
             continue
         if answer:
-            other = "Its data differ from data/manifest.json: install the pinned bfcl-eval where it runs."
-            fix = "" if answer["data_hash"] == recorded else other
+            other = "Its data differ from this installation's: install the pinned bfcl-eval in both."
+            fix = "" if answer["data_hash"] == data_hash() else other
             yield Finding("service", f"{url} runs, data {answer['data_hash'][:12]}", fix)
         elif answer is not None or not _can_listen(url):
             fix = "Start it there (docs/operate.md), or set env_service.env_url to where it runs, or to a free port of "

@@ -67,6 +67,8 @@ def gpu_named(name: str, memory: float | None = None) -> Gpu:
 
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+_GPT2 = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads"}
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,16 @@ class ModelSizes:
 
         Of a mixture of experts, all experts count.
         """
-        text = config.get("text_config", config)
-        hidden, inner, layers = text["hidden_size"], text["intermediate_size"], text["num_hidden_layers"]
-        heads, vocabulary = text["num_attention_heads"], text["vocab_size"]
+        text = {_GPT2.get(key, key): value for key, value in config.get("text_config", config).items()}
+        if missing := [key for key in _SIZES if key not in text]:
+            raise ValueError(f"The model's config.json lacks {', '.join(missing)}: its memory cannot be computed.")
+        hidden, layers, heads, vocabulary = (text[key] for key in _SIZES)
+        inner = text.get("intermediate_size") or 4 * hidden
         kv_heads, head = text.get("num_key_value_heads") or heads, text.get("head_dim") or hidden // heads
         experts = next((n for key in _EXPERTS if (n := text.get(key))), 1)
         mlp = 3 * hidden * experts * (text.get("moe_intermediate_size") or inner)
         layer = hidden * head * 2 * (heads + kv_heads) + mlp + 2 * hidden
-        tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings", False))
+        tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings", True))
         whole = layers * layer + vocabulary * hidden * (1 if tied else 2) + hidden
         largest = max(vocabulary, inner) * hidden
         return cls(whole, layer, largest, layers, hidden, inner, vocabulary, layers * kv_heads * head * 4)

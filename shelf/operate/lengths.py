@@ -22,11 +22,10 @@ MESSAGE = 5
 
 
 class Length(NamedTuple):
-    """Tokens of a task: its first prompt, everything after it if the reference is played, and sampled ones of these."""
+    """Tokens of a task: its first prompt, and everything after it if the reference is played."""
 
     prompt: int
     rest: int
-    sampled: int
 
 
 def tokens(text: str) -> int:
@@ -50,14 +49,13 @@ def _length(row: TaskRow, params: dict[str, Any]) -> Length:
     environment = get_environment(row.environment)
     episode = environment.open(row.task_id, params, Guard())
     prompt = sum(tokens(message["content"]) for message in episode.start()["state"])
-    rest = sampled = 0
+    rest = 0
     for text in _reference(row, params["tool_prompt_mode"]):
         answer = episode.step(text, False)
-        sampled += tokens(text)
-        rest += sum(tokens(message["content"]) for message in answer["state"])
+        rest += tokens(text) + sum(tokens(message["content"]) for message in answer["state"])
         if answer["is_terminated"]:
             break
-    return Length(prompt, rest + sampled, sampled)
+    return Length(prompt, rest)
 
 
 def _reference(row: TaskRow, mode: str) -> Iterator[str]:

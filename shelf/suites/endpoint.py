@@ -48,7 +48,7 @@ OPENAI_KEY, DASHSCOPE_KEY = "OPENAI_API_KEY", "DASHSCOPE_API_KEY"
 OPENAI_URL = "https://api.openai.com/v1"
 DASHSCOPE_URL = "https://dashscope.aliyuncs.com/compatible-mode/v1"
 _DASHSCOPE_DOMAIN = ".aliyuncs.com"
-_BACKOFF_S = 10.0
+_BACKOFF_S = 120.0
 """The longest pause of the client between two attempts, with some time to spare."""
 POLL_S = 1.0
 CHECK_TIMEOUT_S = 30.0

@@ -8,13 +8,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from pydantic import AllowInfNan, ConfigDict, Strict, ValidationError
+from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass
 
 from seal.records.source import WHOLE
-from seal.records.trajectory import PASS_SCORE
+from seal.records.trajectory import PASS_SCORE, Finite
 from seal.system.files import write_json, write_jsonl
 from seal.system.jsonl import BadLine, read_records
 
@@ -23,8 +23,6 @@ HEAD = "suite.json"
 
 Format = Literal[1]
 """The format of both files."""
-
-Finite = Annotated[float, Strict(), AllowInfNan(False)]
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))

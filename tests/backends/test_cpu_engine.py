@@ -111,10 +111,9 @@ def check_equal(verls, ours):
     assert ours.metrics == pytest.approx(verls.metrics, rel=1e-4) and verls.metrics["grad_norm"] > 0
 
 
-@pytest.mark.parametrize(("mode", "temperature"), [("token-mean", 1.0), ("seq-mean-token-mean", 0.7)])
-def test_an_update_leaves_the_weights_that_verls_own_engine_leaves(mode, temperature, played):
+def test_an_update_leaves_the_weights_that_verls_own_engine_leaves(played):
     # The second mini-batch has no advantage at all.
-    ((verls, ours),) = played(Case(mode, temperature, ((0, 2, 3, 4, 5),)))
+    ((verls, ours),) = played(Case("seq-mean-token-mean", 0.7, ((0, 2, 3, 4, 5),)))
     assert verls.tokens == verls.logits == sum(map(sum, LENGTHS))
     assert ours.tokens == sum(LENGTHS[1]) + sum(LENGTHS[3]) and ours.logits == LENGTHS[1][1] - 1 + LENGTHS[3][1] - 1
     check_equal(verls, ours)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 import typer
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 from seal import __version__
 from seal.cli import main
 from seal.cli.main import app, commands, execute, load
-from seal.cli.train import complete_recipe
+from seal.cli.train import complete_recipe, split
 from seal.system import exits
 from seal.system.paths import HOME
 
@@ -59,6 +60,19 @@ def test_a_wrong_command_line_is_one_sentence(arguments, named, capsys):
     assert execute(typer.main.get_command(app), arguments, "seal") == exits.USAGE
     said = capsys.readouterr()
     assert said.out == "" and named in said.err and len(said.err.splitlines()) == 1
+
+
+def test_a_recipe_may_follow_its_changes():
+    assert split(["seal.seed=1", "exp/q.yaml", "a=2"], None) == (Path("exp/q.yaml"), ("seal.seed=1", "a=2"))
+
+
+def test_a_reader_that_has_gone_ends_no_launch(tmp_path):
+    """Ctrl-C ends `| tee` too, while the run saves its checkpoint."""
+    script = "from seal.cli.train import console as c; [c().print('x' * 9_000) for _ in range(99)]; open('on', 'w')"
+    command = f'{sys.executable} -c "{script}" | head -c 1'
+    env = {**os.environ, "PYTHONPATH": str(HOME)}
+    subprocess.run(command, shell=True, cwd=tmp_path, env=env, capture_output=True, timeout=120, check=True)
+    assert (tmp_path / "on").exists()
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("train", "exp/quickstart.yaml", "--print-config")])
@@ -122,17 +136,6 @@ def test_an_interpreter_without_the_packages_says_what_to_run():
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(command, cwd=HOME, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and "bash install.sh" in done.stderr and "Traceback" not in done.stderr
-
-
-def test_an_interpreter_without_the_training_stack_says_what_to_install():
-    script = (
-        "import sys; sys.modules['omegaconf'] = None; sys.argv[1:] = ['--conf', 'x.yaml']; import launcher; "
-        "sys.exit(launcher.main())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=HOME, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == exits.USAGE and "seal-rl[train]" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_recipes_are_completed_and_their_parts_are_not():

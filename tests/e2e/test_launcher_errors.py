@@ -51,13 +51,3 @@ def test_a_service_that_cannot_start_is_how_the_launch_ends(tmp_path, monkeypatc
 def test_settings_that_cannot_work_are_named(override, named):
     # With --with-service a service that is not there is not an error of its own.
     assert named in refused(f"env_service.env_url={free_url()}", override, with_service=True)
-
-
-def test_a_missing_recipe():
-    assert "exp/nothing.yaml" in one_error(launch("--conf", "exp/nothing.yaml"))
-
-
-def test_another_device_count_than_the_machine_has():
-    cuda = ("trainer.device=cuda", "trainer.n_gpus_per_node=64", "ray_kwargs.ray_init.num_cpus=null")
-    error = refused(*cuda)
-    assert "trainer.n_gpus_per_node=64" in error

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -63,10 +62,8 @@ def failing_server():
         def log_message(self, *_):
             return None
 
-    server = Loopback(Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", answers, seen
-    server.shutdown()
+    with Loopback(Handler) as server:
+        yield server.url, answers, seen
 
 
 def call(url, play, timeout_s=10.0, attempts=2):

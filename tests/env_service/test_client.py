@@ -38,13 +38,8 @@ def answering(status: int, body: bytes, delay_s: float = 0.0) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    server = Loopback(Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with Loopback(Handler) as server:
+        yield server.url
 
 
 def play(client: ServiceClient, name: str) -> dict:

@@ -52,7 +52,7 @@ def test_three_thousand_faulty_runs_get_the_official_verdict(service: int, step:
 
 @pytest.mark.parametrize("mode", official.HANDLERS)
 def test_calls_of_another_form_get_the_official_verdict_in_every_mode(service: int, mode: str) -> None:
-    runs = list(malformed(seed=0, count=300, mode=mode))
+    runs = list(malformed(seed=0, count=100, mode=mode))
     results = play_all(service, [(task.id, run) for task, run in runs], params={"tool_prompt_mode": mode})
     theirs = [official.verdict(task, run, mode) for task, run in runs]
     disagreements = [

@@ -27,7 +27,7 @@ SMALL = (
     "seal.data.val=[{split: eval, limit: 1}]",
     "seal.data.withdrawal=null",
     "trainer.save_freq=1",
-    "trainer.test_freq=-1",
+    "trainer.test_freq=2",
     "trainer.val_before_train=false",
     f"trainer.total_training_steps={STEPS}",
 )
@@ -89,6 +89,20 @@ def test_a_stopped_run(run):
 
 
 @pytest.mark.fault(
+    event="Ctrl-C or SIGTERM in the validation of an asynchronous run",
+    user_sees="stopping: the trainer saves a checkpoint, within 600 s; Ctrl-C again to stop at once",
+    outcome="the next launch plays the validation anew",
+)
+def test_a_run_that_is_stopped_in_a_validation(run):
+    since, launcher = time.time(), run.start()
+    run.wait_for(launcher, lambda: run.reached("validate", 1, since), "a validation", 0.02)
+    launcher.send_signal(signal.SIGTERM)
+    output, _ = launcher.communicate(timeout=300)
+    assert launcher.returncode == exits.TERMINATED, output
+    assert run.logged == list(range(1, run.saved + 1))
+
+
+@pytest.mark.fault(
     event="kill -9 of the environment service while an asynchronous run rolls out (started by the launcher)",
     user_sees="`warning: The environment service ended with code -9 ... Started again (1 of 3 times)`",
     outcome="the episodes under way are rebuilt and the run goes on",
@@ -107,6 +121,7 @@ def test_a_run_goes_on_when_its_service_is_killed(run):
 
 def test_every_prompt_was_trained_once_with_the_omega_that_it_was_drawn_with(run):
     assert run.logged == list(range(1, STEPS + 1))
+    assert sorted(path.stem for path in run.folder.glob("validation_log/*.jsonl")) == ["2", "4", "6"]
     drawn_with = {0: None}
     groups = Counter()
     for step in run.lines("seal_log/steps.jsonl"):

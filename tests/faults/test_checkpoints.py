@@ -61,6 +61,7 @@ def fill(prefix, folder, numbers, **options):
     return error
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     event="The disk fills while a checkpoint is written",
     user_sees="The checkpoint of step N could not be written (no space left); the last whole one; how to fix it",

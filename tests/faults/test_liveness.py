@@ -11,9 +11,10 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from seal.records.ending import Ending
 from seal.system import exits
+from seal.training import liveness as watch
 from seal.training.checkpoints import CheckpointError
 from seal.training.ending import explain
-from seal.training.liveness import GRACE_S, Liveness
+from seal.training.liveness import Liveness
 from seal.training.stop import InfrastructureFailure, StopRequested
 from tests.support.actors import Process, Server
 
@@ -25,6 +26,12 @@ def cluster():
     ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, object_store_memory=80_000_000)
     yield
     ray.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    monkeypatch.setattr(watch, "POLL_S", 0.1)
+    monkeypatch.setattr(watch, "GRACE_S", 0.5)
 
 
 @pytest.fixture
@@ -143,7 +150,7 @@ def test_a_server_whose_engine_is_dead_ends_the_trainer(trainer, start):
 def test_a_busy_worker_is_left_alone(trainer, start):
     waits, end, reasons = trainer
     worker = start(Process, "worker_0")
-    work = worker.work.remote(GRACE_S + 4)
+    work = worker.work.remote(watch.GRACE_S + 1)
     with Liveness(end):
         ray.get(work)
         assert ray.wait([waits], timeout=0)[0] == []

@@ -29,6 +29,7 @@ def short_of_memory(monkeypatch):
     ray.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     event="Ray kills a process of the run because the machine runs low on memory",
     user_sees="`The process of ... has died because the machine ran low on memory; ...`",

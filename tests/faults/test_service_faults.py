@@ -109,14 +109,11 @@ class Fault:
 
         self.over = threading.Event()
         self._server = Loopback(Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = self._server.__enter__().url
 
     def close(self) -> None:
         self.over.set()
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.__exit__()
 
 
 @pytest.fixture
@@ -228,6 +225,7 @@ def test_of_two_services_one_is_killed(service, own_service, undisturbed, warnin
     assert says_left_out(left_out, own_service.url)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     event="kill -9 of the service's worker processes",
     user_sees="only `env_service_worker_restarts` in the service's /metrics",
@@ -424,7 +422,7 @@ def test_an_engine_that_hangs_is_named(service, deadline, infra, words):
 )
 def test_a_deadline_says_that_the_service_was_waited_for(proxy):
     proxy.spoil = always((200, b"{}", 60))
-    overrides = ["seal.rollout.deadline_s=6", "seal.rollout.attempts=1"]
+    overrides = ["seal.rollout.deadline_s=3", "seal.rollout.attempts=1"]
     engine = ScriptedEngine(reference_texts())
     ((_, record),) = roll_out([proxy.url], engine, *overrides)
     assert record.infra == "trajectory_deadline"

@@ -134,6 +134,7 @@ def test_a_failed_installation_leaves_no_environment(copy, tmp_path):
     assert not (copy / ".venv").exists()
 
 
+@pytest.mark.slow
 def test_without_a_network_one_sentence_names_the_lock(copy, tmp_path):
     nowhere = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0", "PIP_NO_CACHE_DIR": "1"}
     done = install("--cpu", cwd=copy, PIP_CONFIG_FILE=os.devnull, PIP_FIND_LINKS="", **nowhere)

@@ -10,7 +10,6 @@ import pytest
 from omegaconf import OmegaConf
 
 from seal.system.paths import HOME
-from shelf.operate.step import step_plan
 from tests.support.recipes import composed
 
 EXP = HOME / "exp"
@@ -20,16 +19,6 @@ RECIPES += [f"backbones/{path.stem}" for path in sorted((EXP / "backbones").glob
 PARTS = ["base/seal", "base/async", "base/pretrained", "backend/cuda", *RECIPES]
 OURS = ("seal.", "env_service.", "defaults", "ray_kwargs.", "actor_rollout_ref.model.override_config.")
 """Blocks that verl does not read, or hands on as they are."""
-
-
-ALL = [path for folder in ("", "backbones", "environments") for path in sorted((EXP / folder).glob("*.yaml"))]
-
-
-@pytest.mark.parametrize("gpus", [1, 4, 8])
-@pytest.mark.parametrize("recipe", ALL, ids=lambda path: str(path.relative_to(EXP)))
-def test_a_recipe_divides_on_one_four_and_eight_devices(recipe, gpus):
-    plan = step_plan(composed(recipe, f"trainer.n_gpus_per_node={gpus}"))
-    assert plan.devices == plan.ranks == plan.engines == gpus
 
 
 @cache

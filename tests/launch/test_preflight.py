@@ -1,7 +1,6 @@
 """The launcher's refusals before anything starts: one sentence that names the key and the fix."""
 
 import json
-import threading
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
@@ -131,6 +130,13 @@ def test_what_cannot_run_is_named(config, key, value, named):
     assert named in refused(config)
 
 
+def test_a_checkpoint_s_folder_without_weights_is_named(config, tmp_path):
+    config.actor_rollout_ref.model.path = policy(tmp_path)
+    assert "holds no weights: `seal export`" in refused(config, preflight.CHECKS["model"])
+    (tmp_path / "config.json").write_text("{")
+    assert "its config.json is cut or no JSON" in refused(config, preflight.CHECKS["model"])
+
+
 @pytest.mark.parametrize(("share", "fits"), [(0.1, False), (0.125, True), (1.0, True)])
 def test_a_share_without_a_rollout_is_named(config, share, fits):
     config.seal.interface.share = share
@@ -187,13 +193,10 @@ def hub(tmp_path, monkeypatch):
         def log_message(self, *_):
             return None
 
-    server = Loopback(Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    use_hub(monkeypatch, f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    yield answers
-    server.shutdown()
-    server.server_close()
+    with Loopback(Handler) as server:
+        use_hub(monkeypatch, server.url)
+        yield answers
 
 
 def test_a_model_of_the_hub_is_checked_before_the_start(config, hub, monkeypatch):
@@ -327,6 +330,8 @@ def place(folder) -> Service:
 def test_a_guarded_service_is_shown_its_token_and_no_proxy_is_asked(tmp_path, monkeypatch):
     monkeypatch.setenv("BFCL_TOKEN", "secret")
     monkeypatch.setenv("http_proxy", free_url())
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
     guarded = place(tmp_path)
     try:
         assert guarded.start()["data_hash"]

@@ -44,6 +44,10 @@ def test_every_recipe_has_a_plan_that_divides(recipe):
     assert plan.rows == plan.ranks * plan.rows_per_rank * plan.mini_batches
     assert plan.engines * config.actor_rollout_ref.rollout.tensor_model_parallel_size == plan.devices
     assert plan.longest <= plan.model and plan.longest <= plan.packed
+    for gpus in (1, 4, 8):
+        config.trainer.n_gpus_per_node = gpus
+        plan = step_plan(config)
+        assert plan.devices == plan.ranks == plan.engines == gpus
 
 
 @every_recipe
@@ -221,6 +225,7 @@ def test_an_override_that_cannot_be_set_is_one_sentence_with_its_reason(override
         (QUICKSTART, ["trainer.n_gpus=3"], "did you mean trainer.n_gpus_per_node"),
         (QUICKSTART, ["seal.reweighting.alfa=3"], "seal.reweighting.alfa"),
         (QUICKSTART, ["alpha"], "KEY=VALUE"),
+        (EXP / "SEAL.yaml", ["seal.data.val.limit=10"], "seal.data.val.limit=10"),
         (QUICKSTART, ["trainer.experiment_name=???"], "trainer.experiment_name"),
     ],
 )
@@ -362,8 +367,10 @@ def test_a_run_is_named_after_its_recipe_and_its_results_land_beside_it(tmp_path
         HOME / "experiments" / "quickstart"
     )
     (tmp_path / "start").mkdir()
-    own = read_recipe(mine, ["actor_rollout_ref.model.path=start"]).config
-    assert own.actor_rollout_ref.model.path == str(tmp_path / "start")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for path in ("start", "~/start"):
+        own = read_recipe(mine, [f"actor_rollout_ref.model.path={path}"]).config
+        assert own.actor_rollout_ref.model.path == str(tmp_path / "start")
     assert Path(config.actor_rollout_ref.model.path) == HOME / "data" / "quickstart_policy"
     assert Path(config.actor_rollout_ref.rollout.agent.agent_loop_config_path).is_file()
 
@@ -374,9 +381,11 @@ def test_a_run_is_named_after_its_recipe_and_its_results_land_beside_it(tmp_path
         ("seal: {enabeld: false}", "did you mean seal.enabled?"),
         ("seal: {interface: {evolve: {prevalance: 0.2}}}", "did you mean seal.interface.evolve.prevalence?"),
         ("env_service: {prompt_mod: compact}", "did you mean env_service.prompt_mode?"),
+        ("seal:\n\tseed: 1", "mine.yaml, or what it names, is not YAML"),
+        ("seal: {seed: 1}\nseal: {seed: 2}", "duplicate key"),
     ],
 )
-def test_a_misspelt_key_in_a_recipe_file_is_named(tmp_path, text, named):
+def test_a_slip_in_a_recipe_file_is_named(tmp_path, text, named):
     mine = tmp_path / "mine.yaml"
     mine.write_text(f"defaults: [quickstart, _self_]\n{text}\n")
     with pytest.raises(LaunchError) as error:

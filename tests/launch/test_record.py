@@ -1,5 +1,6 @@
 """The contents of a launch's record, and the part that a run's log takes."""
 
+import json
 import shutil
 import subprocess
 from uuid import uuid4
@@ -26,6 +27,18 @@ def recorded(tmp_path):
     resumed = OmegaConf.merge(config, {"trainer": {"val_before_train": False}})
     yield write_record(recipe, resumed, RECIPE, [], COMMAND, {"protocol": 1, "data_hash": "d"})
     shutil.rmtree(HOME / "launcher_record" / NAME)
+
+
+def test_a_record_outside_the_repository_starts_from_the_same_model(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("defaults: [quickstart, _self_]\nactor_rollout_ref: {model: {path: my start}}\n")
+    shutil.copytree(HOME / "data" / "quickstart_policy", tmp_path / "my start")
+    recipe = read_recipe(mine, [f"trainer.experiment_name={NAME}"])
+    recipe.rows.write(recipe.config.data.train_files, recipe.config.data.val_files)
+    record, _ = write_record(recipe, recipe.config, mine, [], COMMAND, {})
+    again = read_recipe(record / "recipe.yaml", json.loads((record / "launch.json").read_text())["overrides"])
+    assert again.config.actor_rollout_ref.model.path == str(tmp_path / "my start")
+    shutil.rmtree(record.parent)
 
 
 def test_a_diff_in_any_encoding_is_kept(tmp_path, monkeypatch):

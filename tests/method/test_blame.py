@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from seal.method.controls import counted_labels
 from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.labels import EXCLUDED
-from seal.method.profile import Profile, Trajectory
+from seal.method.profile import Profile, Rollout
 from seal.method.reweighting import ReweightSettings, initial_rho, weight
 
 LABELS = ("pass", "state_mismatch", "missing_tool_call", "spurious_tool_call", "budget_cut")
@@ -27,7 +27,7 @@ def test_an_inherited_failure_enters_neither_the_profile_nor_the_weight():
     labels = counted_labels(("missing_tool_call", "state_mismatch"), diagnosis, "own")
     assert labels == ("missing_tool_call", "inherited")
     assert weight(labels, initial_rho(settings), settings) == 1.5
-    seen = Profile().after(1, [Trajectory("base", labels, 0.0)]).recent()
+    seen = Profile().after(1, [Rollout("base", labels, 0.0)]).recent()
     assert set(seen.labels()) == {"missing_tool_call"}
     assert seen.categories()["base"].count == 1, "its reward is real"
 

@@ -8,7 +8,7 @@ import pytest
 from seal.method import controls
 from seal.method import labels as vocabulary
 from seal.method.controls import exchanged_names, named_failures, taxonomy_labels
-from seal.method.profile import Profile, Tally, Trajectory
+from seal.method.profile import Profile, Rollout, Tally
 from seal.settings.diagnosis import DiagnosisSettings
 
 BATCH = [
@@ -25,7 +25,7 @@ MANY = [
 
 
 def tally(batch):
-    return Tally.of(Trajectory("base", labels, 0.0) for labels in batch)
+    return Tally.of(Rollout("base", labels, 0.0) for labels in batch)
 
 
 def relabel(batch, source, step=1, recent=None, seed=0, taxonomy="paper"):
@@ -98,7 +98,7 @@ def test_the_failures_of_a_prompt_go_by_the_names_of_the_source(source):
 
 def test_random_draws_from_the_window_and_not_from_the_run():
     profile = Profile(window=1)
-    profile = profile.after(1, [Trajectory("base", ("pass",), 1.0)] * 50)
-    profile = profile.after(2, [Trajectory("base", ("state_mismatch",), 0.0)] * 5)
+    profile = profile.after(1, [Rollout("base", ("pass",), 1.0)] * 50)
+    profile = profile.after(2, [Rollout("base", ("state_mismatch",), 0.0)] * 5)
     drawn = relabel([("pass",)] * 40, "random", step=2, recent=profile.recent())
     assert set(pooled(drawn)) == {"state_mismatch"}

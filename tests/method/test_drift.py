@@ -5,7 +5,7 @@ import random
 import pytest
 
 from seal.method.interface.evolve import evolve, initial_omega
-from seal.method.profile import Profile, Trajectory
+from seal.method.profile import Profile, Rollout
 from seal.settings.interface import EvolveSettings
 
 STEPS = 200
@@ -35,7 +35,7 @@ def cues_off(settings, trajectories, window, shares, seed=0, steps=STEPS):
     rng, omega, profile, off = random.Random(seed), initial_omega(settings), Profile(window), []
     for step in range(1, steps + 1):
         rows = [rollout(rng, shares(step)) for _ in range(trajectories)]
-        batch = [Trajectory("base", row, float(set(row) == {"pass"})) for row in rows]
+        batch = [Rollout("base", row, float(set(row) == {"pass"})) for row in rows]
         profile = profile.after(step, batch)
         omega, events = evolve(omega, profile, settings, step)
         off += [(event.step, event.cue) for event in events if not event.on]

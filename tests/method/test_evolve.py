@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seal.method.interface.cues import Omega, catalogue
 from seal.method.interface.evolve import cues_in_use, evolve, initial_omega
-from seal.method.profile import Cell, Profile, Tally, Trajectory
+from seal.method.profile import Cell, Profile, Rollout, Tally
 from seal.settings.interface import EvolveSettings
 
 ALL_ADAPT = {"adaptive": ("schema", "feedback", "guideline")}
@@ -20,8 +20,8 @@ FAILURES = sorted({cue.label for cue in catalogue().values()})
 
 def seen(counts, passes=0, reward=0.0, category="base", step=1):
     """A profile of one-turn trajectories: ``counts`` by label with that reward, and passes with reward 1."""
-    batch = [Trajectory(category, (z,), reward) for z, n in counts.items() for _ in range(n)]
-    batch += [Trajectory(category, ("pass",), 1.0)] * passes
+    batch = [Rollout(category, (z,), reward) for z, n in counts.items() for _ in range(n)]
+    batch += [Rollout(category, ("pass",), 1.0)] * passes
     return Profile(1).after(step, batch)
 
 
@@ -182,22 +182,22 @@ def test_a_frozen_interface_keeps_its_start():
 
 
 def test_each_of_several_environments_is_judged_by_its_own_figures():
-    batch = [Trajectory("tau2_telecom/mms_issue", ("spurious_tool_call",), 0.0)] * 20
-    batch += [Trajectory("base", ("pass",), 1.0)] * 300
+    batch = [Rollout("tau2_telecom/mms_issue", ("spurious_tool_call",), 0.0)] * 20
+    batch += [Rollout("base", ("pass",), 1.0)] * 300
     omega, events = step(Omega(), Profile(1).after(1, batch))
     assert omega.cues == ("tau2_telecom/caution",) and [event.category for event in events] == ["tau2_telecom"]
     assert omega.for_category("tau2_telecom/other") == ("caution",) and omega.for_category("miss_func") == ()
-    calm = [Trajectory("tau2_telecom/mms_issue", ("pass",), 1.0)] * 20 + batch[20:]
+    calm = [Rollout("tau2_telecom/mms_issue", ("pass",), 1.0)] * 20 + batch[20:]
     assert step(omega, Profile(1).after(2, calm))[0].for_category("tau2_telecom/mms_issue") == ()
     alone = step(omega, Profile(1).after(2, calm[:20]))[0]  # the window has none of the other's rollouts
     assert alone.for_category("tau2_telecom/mms_issue") == alone.for_category("base") == ()
-    worse = [Trajectory("tau2_telecom/mms_issue", ("missing_tool_call",), 0.0)] * 20
+    worse = [Rollout("tau2_telecom/mms_issue", ("missing_tool_call",), 0.0)] * 20
     assert step(omega, Profile(1).after(2, worse))[0].cues == ("tau2_telecom/use_tools",)
 
 
 def test_an_environment_without_cues_of_its_own_has_those_of_everywhere():
-    failed = [Trajectory("tau2_telecom/mms_issue", ("recovery_failure",), 0.0)] * 20
-    failed += [Trajectory("base", ("recovery_failure",), 0.0)] * 20
+    failed = [Rollout("tau2_telecom/mms_issue", ("recovery_failure",), 0.0)] * 20
+    failed += [Rollout("base", ("recovery_failure",), 0.0)] * 20
     profile, guidelines_alone = Profile(1).after(1, failed), EvolveSettings(kinds=("guideline",))
     for elsewhere in ({"bfcl": ["recover"]}, {"bfcl": ["recover"], "*": ["caution"]}):
         omega, events = step(Omega.of(elsewhere), profile, guidelines_alone)

@@ -17,7 +17,7 @@ from seal.method.interface.cues import EVERYWHERE, Omega, catalogue
 from seal.method.interface.evolve import cues_in_use, evolve, initial_omega
 from seal.method.interface.guard import _fixed_wording
 from seal.method.interface.wording import PromptWording, placeholders
-from seal.method.profile import Profile, Trajectory
+from seal.method.profile import Profile, Rollout
 from seal.method.reweighting import initial_rho, weight
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
@@ -67,7 +67,7 @@ def test_its_label_is_given_under_its_taxonomy_only(repeated):
 
 
 def test_its_cue_turns_on_with_its_label(repeated):
-    seen = [Trajectory("base", ("repeated_call",), 0.0)] * 20
+    seen = [Rollout("base", ("repeated_call",), 0.0)] * 20
     profile = Profile().after(1, seen)
     start = initial_omega(SETTINGS, repeated)
     omega, _ = evolve(start, profile, SETTINGS, 1, repeated)
@@ -122,15 +122,6 @@ def test_one_that_cannot_be_read_ends_nothing_where_it_is_not_chosen(repeated, t
     forget()
     assert "vary_calls" not in catalogue()
     with pytest.raises(ValueError, match=r"extension 'repeated' .*cannot be loaded: SyntaxError: invalid syntax"):
-        diagnose([failing(2)], repeated)
-
-
-def test_one_that_imports_an_earlier_layout_is_told_what_to_rename(repeated, tmp_path, monkeypatch):
-    text = (FOLDER / "repeated_call.py").read_text(encoding="utf-8").replace("seal.method.diagnosis", "seal.diagnosis")
-    (tmp_path / "repeated_call.py").write_text(text, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    forget()
-    with pytest.raises(ValueError, match=r"No module named 'seal\.diagnosis.*The method is seal\.method now: import"):
         diagnose([failing(2)], repeated)
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seal.method.profile import Profile, Trajectory
+from seal.method.profile import Profile, Rollout
 
 LABELS = ["pass", "state_mismatch", "missing_tool_call", "checker_error"]
 trajectories = st.builds(
-    Trajectory,
+    Rollout,
     category=st.sampled_from(["base", "miss_func"]),
     labels=st.lists(st.sampled_from(LABELS), max_size=4).map(tuple),
     reward=st.floats(0, 1),
@@ -33,9 +33,9 @@ def test_counts_shares_and_means():
             (
                 1,
                 [
-                    Trajectory("base", ("pass", "pass"), 1.0),
-                    Trajectory("base", ("pass", "state_mismatch"), 0.0),
-                    Trajectory("miss_func", ("checker_error", "state_mismatch"), 0.0),
+                    Rollout("base", ("pass", "pass"), 1.0),
+                    Rollout("base", ("pass", "state_mismatch"), 0.0),
+                    Rollout("miss_func", ("checker_error", "state_mismatch"), 0.0),
                 ],
             )
         ]
@@ -49,7 +49,7 @@ def test_counts_shares_and_means():
 
 
 def test_the_window_forgets():
-    one = [Trajectory("base", ("pass",), 1.0)]
+    one = [Rollout("base", ("pass",), 1.0)]
     seen = profile([(step, one) for step in range(1, 8)], window=3)
     assert seen.recent().labels()["pass"].count == 3
     assert [step for step, _ in seen.steps] == [5, 6, 7]
@@ -72,7 +72,7 @@ def test_json_round_trip_is_exact(given_batches):
 
 def test_a_value_is_never_changed():
     before = Profile(2)
-    before.after(1, [Trajectory("base", ("pass",), 1.0)])
+    before.after(1, [Rollout("base", ("pass",), 1.0)])
     assert before == Profile(2)
 
 
@@ -92,7 +92,7 @@ def test_a_late_step_costs_what_an_early_one_does():
     rng = random.Random(0)
     seen, costs = Profile(5), {}
     for step in range(1, 61):
-        batch = [Trajectory("base", tuple(rng.choices(LABELS, k=4)), rng.choice([0.0, 1.0])) for _ in range(64)]
+        batch = [Rollout("base", tuple(rng.choices(LABELS, k=4)), rng.choice([0.0, 1.0])) for _ in range(64)]
         costs[step] = calls(lambda seen=seen, step=step, batch=batch: seen.after(step, batch).recent())
         seen = seen.after(step, batch)
     assert costs[60] < 1.5 * costs[20]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from seal.method import labels
 from seal.method.diagnosis.rules import taxonomy_of
-from seal.method.profile import Profile, Trajectory
+from seal.method.profile import Profile, Rollout
 from seal.method.reweighting import initial_rho, update_rho, weight
 from seal.settings.reweighting import ReweightSettings
 
@@ -72,7 +72,7 @@ def test_an_undeclared_label_is_named():
 
 def seen(counts, rewards=None):
     rewards = rewards or {}
-    batch = [Trajectory("base", (z,), rewards.get(z, 0.0)) for z, n in counts.items() for _ in range(n)]
+    batch = [Rollout("base", (z,), rewards.get(z, 0.0)) for z, n in counts.items() for _ in range(n)]
     return Profile(1).after(1, batch)
 
 

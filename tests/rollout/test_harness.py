@@ -151,15 +151,17 @@ def test_a_history_that_is_rewritten_starts_a_new_chain_and_the_last_one_is_trai
     [
         ("max_steps", "native", native_texts(), ["seal.rollout.max_steps=3"]),
         ("max_steps", "compacting", native_texts(), ["seal.rollout.max_steps=6"]),
+        ("max_steps", "compacting", native_texts(), [f"seal.rollout.max_steps={native_texts().index('Done.') + 1}"]),
         ("message_length", "native", ("<tool_call>" + " sort" * 400,), ["seal.rollout.max_message_tokens=16"]),
         ("message_length", "short", native_texts(), []),
         ("trajectory_length", "native", native_texts(), ["data.max_response_length=150"]),
+        ("trajectory_length", "insisting", native_texts(), ["data.max_response_length=150"]),
     ],
 )
 def test_a_budget_is_the_policys_own_end_and_no_fault_of_the_harness(url, stop, harness, texts, overrides):
     ((output, record),) = roll_out([url], ScriptedEngine(texts), named(harness), *NATIVE, *overrides)
     assert (record.infra, record.stop, record.score) == (None, stop, 0.0)
-    assert sampled(output) and record.labels[-1:] != ("pass",)
+    assert sampled(output) and (record.labels[-1:] != ("pass",) or len(record.labels) < record.turns)
 
 
 @pytest.mark.parametrize(
@@ -169,12 +171,13 @@ def test_a_budget_is_the_policys_own_end_and_no_fault_of_the_harness(url, stop, 
         (named("exiting"), "harness", "it exited with 3"),
         (named("doubling"), "harness", "One answer for each message"),
         (named("doubling_at_once"), "harness", "One answer for each message"),
+        (named("doubling_over_mcp"), "harness", "One answer for each message"),
         (named("leaving"), "harness", "left before the conversation ended"),
         (named("refusing"), "harness", "never asked the policy"),
         (named("hanging"), "harness_timeout", "waiting for the harness"),
         (named("flooding"), "harness", "more than 2000 requests"),
         (
-            f"seal.rollout.harness=[{sys.executable},-c,\"print('to its log'); raise SystemExit(7)\"]",
+            f"seal.rollout.harness=[{sys.executable},-c,\"print('x' * 70_000); print('to its log'); exit(7)\"]",
             "harness",
             "to its log",
         ),
@@ -230,6 +233,20 @@ def test_an_answer_that_was_given_up_is_no_later_calls(url):
 def test_a_harness_that_stays_after_the_end_is_ended_and_its_rollout_counts(url):
     ((_, record),) = roll_out([url], ScriptedEngine(native_texts()), named("staying"), *NATIVE)
     assert (record.infra, record.score) == (None, 1.0)
+
+
+def test_what_a_harness_asks_after_the_end_is_no_part_of_the_rollout(url):
+    ((output, record),) = roll_out([url], ScriptedEngine(native_texts()), named("summarising"), *NATIVE)
+    assert (record.infra, record.score) == (None, 1.0) and sampled(output) == tokens(native_texts())
+
+
+@pytest.mark.parametrize(("harness", "rewritten"), [("javascript", 0), ("prefilling", 1)])
+def test_a_history_in_another_form_continues_the_dialogue_and_a_message_that_was_not_sampled_does_not(
+    url, harness, rewritten
+):
+    texts = ('<tool_call>{"name": "cd", "arguments": {"folder": 57.0}}</tool_call>', "Done.")
+    ((output, record),) = roll_out([url], ScriptedEngine(texts * 9), named(harness), *NATIVE)
+    assert record.infra is None and bool(record.rewritten) == bool(rewritten) and sampled(output)
 
 
 def test_a_fault_of_the_engine_keeps_its_own_cause(url):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from mcp import Client
-from openai import AsyncOpenAI
+from openai import APIStatusError, AsyncOpenAI
 
 from seal.rollout.mcp import USER
 from seal.rollout.task import ENDED, MAX_TEXT, Task
@@ -115,6 +115,48 @@ async def compacting(task: Task) -> None:
             await task.answer(await turn(client, task, messages, task.call))
 
 
+async def summarising(task: Task) -> None:
+    """An agent that asks the policy for a summary after the conversation has ended."""
+    await native(task)
+    async with client_of(task) as client:
+        with pytest.raises(APIStatusError, match="This rollout has ended"):
+            await client.chat.completions.create(model=task.model, messages=[{"role": "user", "content": "Sum up."}])
+
+
+async def insisting(task: Task) -> None:
+    """An agent that asks on, with a short history, when a budget is used up."""
+    async with client_of(task) as client:
+        with pytest.raises(APIStatusError, match="used up its budget"):
+            await native(task)
+        with pytest.raises(APIStatusError, match="This rollout has ended"):
+            await client.chat.completions.create(model=task.model, messages=[{"role": "user", "content": "Again."}])
+
+
+async def javascript(task: Task) -> None:
+    """An agent whose SDK has one kind of numbers: it repeats 57.0 as 57."""
+    messages: Messages = []
+
+    async def call(name: str, arguments: dict[str, Any]) -> str:
+        for function in (each["function"] for each in messages[-1]["tool_calls"]):
+            function["arguments"] = function["arguments"].replace(".0", "")
+        return await task.call(name, arguments)
+
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": message})
+            await task.answer(await turn(client, task, messages, call))
+
+
+async def prefilling(task: Task) -> None:
+    """An agent that begins the policy's message from the second turn on."""
+    messages: Messages = []
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            begun = [{"role": "assistant", "content": "Thought:"}] if messages else []
+            messages += [{"role": "user", "content": message}, *begun]
+            await task.answer(await turn(client, task, messages, task.call))
+
+
 async def short(task: Task) -> None:
     """An agent that asks for four tokens at most."""
     async with client_of(task) as client:
@@ -150,6 +192,15 @@ async def doubling(task: Task) -> None:
 async def doubling_at_once(task: Task) -> None:
     async for _ in task.user_messages():
         await asyncio.gather(task.answer("Done."), task.answer("Done."))
+
+
+async def doubling_over_mcp(task: Task) -> None:
+    async with Client(task.mcp_url) as tools:
+        await tools.call_tool(USER, {})
+        answered = (tools.call_tool(USER, {"answer": "Done."}) for _ in range(5))
+        raise next(
+            each for each in await asyncio.gather(*answered, return_exceptions=True) if isinstance(each, Exception)
+        )
 
 
 async def hanging(task: Task) -> None:

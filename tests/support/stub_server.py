@@ -1,7 +1,6 @@
 """A small HTTP server that gives fixed answers: something that is not the environment service, or says that it is."""
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
@@ -26,13 +25,8 @@ def answering(answers: Mapping[str, Any], otherwise: str | None = None, status: 
         def log_message(self, *_):
             return None
 
-    server = Loopback(Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with Loopback(Handler) as server:
+        yield server.url
 
 
 def service_that_answers(**version: Any):

@@ -1,8 +1,6 @@
 """A task of the benchmark as one episode plays it, with what the official pipeline does in its own way.
 
-In evaluation an episode follows the official runner to the letter, also when that fails a task; in
-training, observations get the interface's cues, unavailable tools are refused and a cut
-message ends the episode (paper, section 3.3).
+docs/how-it-works.md#training-and-evaluation says what they differ in (paper, section 3.3).
 """
 
 from collections.abc import Mapping, Sequence

@@ -42,18 +42,13 @@ EVAL_SCENARIOS: tuple[int, ...] = tuple(sorted(_EVAL_FIRST + _EVAL_LAST))
 TRAIN_SCENARIOS: tuple[int, ...] = tuple(sorted({*range(SCENARIO_COUNT)} - {*EVAL_SCENARIOS}))
 """The 100 scenarios of the training side, ascending."""
 
-RELEASED_ORDER: tuple[int, ...] = TRAIN_SCENARIOS + _EVAL_FIRST + _EVAL_LAST
-"""All 200 scenarios in the order from which the release's list of ids was shuffled."""
-
-_TRAIN = frozenset(TRAIN_SCENARIOS)
-
 
 def side_of(task: str) -> Side:
     """Return the side of the default split that holds a task; synthesised tasks of the level train are for training."""
     category, scenario = parse_task_id(task)
     if category in MADE_CATEGORIES:
         return "train" if category.startswith("synth_train_") else "eval"
-    return "train" if scenario in _TRAIN else "eval"
+    return "train" if scenario in TRAIN_SCENARIOS else "eval"
 
 
 def task_ids(split: str = DEFAULT_SPLIT) -> Mapping[Side, tuple[str, ...]]:
@@ -66,7 +61,7 @@ def task_ids(split: str = DEFAULT_SPLIT) -> Mapping[Side, tuple[str, ...]]:
         sides = {"train": TRAIN_SCENARIOS, "eval": EVAL_SCENARIOS}
         return {side: _ids((c, s) for c in CATEGORIES for s in numbers) for side, numbers in sides.items()}
     if split == "released_ids":
-        generator, orders = random.Random(0), {category: [*RELEASED_ORDER] for category in CATEGORIES}
+        generator, orders = random.Random(0), {c: [*TRAIN_SCENARIOS, *_EVAL_FIRST, *_EVAL_LAST] for c in CATEGORIES}
         for order in orders.values():
             generator.shuffle(order)
         halves = {"train": slice(100), "eval": slice(100, None)}

@@ -26,11 +26,6 @@ PLACEHOLDERS = {
 }
 """The placeholders that a cue of each kind may have."""
 
-_MOVED = (
-    ". The method is seal.method now: import seal.method.labels, seal.method.diagnosis.rules, and Extension "
-    "instead of Taxonomy"
-)
-
 
 @dataclass(frozen=True)
 class Rule:
@@ -106,8 +101,7 @@ def load(name: str) -> Extension:
     try:
         found = point.load()
     except Exception as error:  # the module is anybody's code
-        moved = isinstance(error, ImportError) and str(error.name).partition(".")[0] == "seal"
-        raise ValueError(f"{place} cannot be loaded: {type(error).__name__}: {error}{_MOVED * moved}") from error
+        raise ValueError(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(found, Extension):
         raise ValueError(f"{place} is no Extension of seal.method.diagnosis.rules")
     try:

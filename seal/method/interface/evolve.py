@@ -1,10 +1,6 @@
 """Evolve: Omega_{t+1} from Omega_t and C_t (paper, sections 3.2 and 3.3, Algorithm 1).
 
-A label is a weakness while its recent prevalence is high and its recent mean reward low; the cues of the worst
-weaknesses are on. Both are figures of the profile's window: prevalence is the label's share of the turns that count, or
-of those that failed; the mean reward is the mean terminal reward of the trajectories over the turns that carry the
-label. With hysteresis thresholds to leave are laxer than those to enter, and a newcomer must be clearly worse than a
-weakness whose place it takes, so that cues do not flicker.
+The cues of the worst weaknesses are on; docs/how-it-works.md says what a weakness is, and when it leaves.
 """
 
 import math

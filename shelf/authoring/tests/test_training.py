@@ -16,7 +16,7 @@ from seal.launch import preflight
 from seal.launch.recipe import Recipe
 from seal.method.interface.cues import Omega
 from seal.method.interface.evolve import cues_in_use, evolve
-from seal.method.profile import Profile, Trajectory
+from seal.method.profile import Profile, Rollout
 from seal.records.source import categories_to_average, parse_data_source
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
@@ -150,8 +150,8 @@ def test_a_step_has_figures_by_environment() -> None:
 
 
 def test_each_environment_has_cues_of_its_own() -> None:
-    weak = [Trajectory("sound/say", ("state_mismatch",), 0.0)] * 20
-    strong = [Trajectory("base", ("pass",), 1.0)] * 20
+    weak = [Rollout("sound/say", ("state_mismatch",), 0.0)] * 20
+    strong = [Rollout("base", ("pass",), 1.0)] * 20
     profile = Profile().after(1, [*weak, *strong])
     omega, events = evolve(Omega(), profile, EvolveSettings(adaptive=("schema", "feedback", "guideline")), step=1)
     assert {event.category for event in events} == {"sound"}

@@ -1,7 +1,6 @@
 """Uploads: the hub is a server on loopback, everything before it is real."""
 
 import json
-import threading
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -55,19 +54,14 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(monkeypatch):
-    server = Loopback(Hub)
-    server.asked, server.private, server.status, server.odd = [], None, 200, None
-    server.files = [".gitattributes", "README.md", "adapter_config.json"]
-    server.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    for module in (constants, hf_api):
-        monkeypatch.setattr(module, "ENDPOINT", server.url, raising=False)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setenv("HF_TOKEN", "hf_test")
-    yield server
-    server.shutdown()
-    thread.join(10)
+    with Loopback(Hub) as server:
+        server.asked, server.private, server.status, server.odd = [], None, 200, None
+        server.files = [".gitattributes", "README.md", "adapter_config.json"]
+        for module in (constants, hf_api):
+            monkeypatch.setattr(module, "ENDPOINT", server.url, raising=False)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setenv("HF_TOKEN", "hf_test")
+        yield server
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from seal.cli.commands import option, refusing
+from seal.system.paths import HOME
 
 app = typer.Typer(help="Make and check the benchmark's tasks.", no_args_is_help=True, add_completion=False)
 
-OUT = Path("data")
+OUT = HOME / "data"
 AcceptChangedData = Annotated[bool, typer.Option("--accept-changed-data", help="Record a package with other data.")]
 
 Sources = Annotated[bool, typer.Option("--sources", help="Seek reference values that nothing shows; minutes.")]

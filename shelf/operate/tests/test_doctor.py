@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 
@@ -26,6 +27,18 @@ def rows(output: str) -> dict[str, tuple[str, str]]:
     """Mark and the rest of each first line of the table, by what it is about."""
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in output.splitlines() if line.startswith("│")]
     return {what: (mark, found + fix) for mark, what, found, fix in cells if what}
+
+
+@pytest.fixture(scope="module")
+def selfchecked():
+    """A finished `python -m shelf.operate.selfcheck`."""
+    return devices.run_python("-W", "ignore", "-m", "shelf.operate.selfcheck", timeout=600)
+
+
+def test_the_selfcheck_finds_this_environment_ready(selfchecked):
+    locked = re.search(r"^torch==([\d.]+)", (HOME / "requirements-cpu.txt").read_text(), re.MULTILINE)[1]
+    assert selfchecked.returncode == 0, selfchecked.stdout + selfchecked.stderr
+    assert f"ready: torch {locked}" in selfchecked.stdout
 
 
 def test_a_broken_model_path_is_the_one_problem(selfchecked, monkeypatch, capsys):
@@ -101,7 +114,7 @@ def test_each_service_address_is_examined():
         taken = f"http://127.0.0.1:{silent.getsockname()[1]}"
         found = list(doctor._services([free_url(), taken, other]))
     assert [finding.blocks for finding in found] == [False, True, True]
-    assert "data/manifest.json" in found[2].fix and "env_service.env_url" in found[1].fix
+    assert "install the pinned bfcl-eval" in found[2].fix and "env_service.env_url" in found[1].fix
 
 
 def test_too_little_shared_memory_is_named(monkeypatch, tmp_path):

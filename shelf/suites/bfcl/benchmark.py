@@ -210,7 +210,7 @@ def evaluate(
         )
         journal = Journal(out, {**evaluation.recorded(versions), **fixed})
         on_start(journal)
-        served = model.served(out / "vllm.log", reads_calls=evaluation.episode.calls_tools)
+        served = model.served(out / "vllm.log", reads_calls=evaluation.episode.calls_tools or bool(evaluation.harness))
         endpoint = replace(stack.enter_context(served), extra=fixed)
         wanted = [(row, sample) for row in evaluation.rows for sample in range(evaluation.samples)]
         done = journal.finished()
@@ -263,9 +263,9 @@ async def _play_all(
         on_rollout(record)
 
     try:
-        await _check_settings(client, evaluation)
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(keep_running(service))
+            await _check_settings(services, evaluation)
             await asyncio.gather(*(group.create_task(one(row, sample)) for row, sample in queue))
             watch.cancel()
     except ExceptionGroup as errors:
@@ -286,8 +286,9 @@ def _speaker(evaluation: Evaluation, row: TaskRow, sample: int, asked: ChatClien
     return HarnessSpeaker(evaluation.harness, evaluation.episode.deadline_s, address, log)
 
 
-async def _check_settings(client: AsyncServiceClient, evaluation: Evaluation) -> None:
+async def _check_settings(services: Services, evaluation: Evaluation) -> None:
     """Open and close one episode, so that a wrong setting gives one sentence and not a log of failures."""
-    row, probe = evaluation.rows[0], "seal-evaluation-probe"
-    await client.create(row.task_id, probe, evaluation.episode.create_params(row.turns))
-    await client.release(probe)
+    row = evaluation.rows[0]
+    probe = Episode(services, row.task_id, evaluation.episode.create_params(row.turns))
+    await probe.create()
+    await probe.release()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from shlex import split as split_words
+from shutil import which
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -116,7 +117,7 @@ def bfcl(
             env_url=env_url,
             concurrency=concurrency,
             timeout_s=timeout,
-            harness=split_words(harness) if harness and " " in harness else harness,
+            harness=split_words(harness) if harness and (" " in harness or which(harness)) else harness,
             task_files=tuple(name for name in tasks or () if name != BENCHMARK),
         )
         console = wide_console()

@@ -129,7 +129,7 @@ def test_killed_midway_it_loses_and_repeats_nothing(service_url, start_endpoint,
     assert all(served[f"{task}/0"] == 1 for task in finished)
 
 
-@pytest.mark.parametrize("restarted_by", ["hand", "the evaluation"])
+@pytest.mark.parametrize("restarted_by", [pytest.param("hand", marks=pytest.mark.slow), "the evaluation"])
 def test_a_service_killed_midway_costs_nothing(evaluated, start_endpoint, tmp_path, restarted_by):
     port, out = free_port(), tmp_path / "out"
     url, journal = f"http://127.0.0.1:{port}", tmp_path / "out" / "journal.jsonl"

@@ -4,7 +4,6 @@ import asyncio
 import json
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
-from threading import Thread
 
 import httpx
 import pytest
@@ -39,9 +38,7 @@ def answering(answers):
             pass
 
     with Loopback(Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/v1", got
-        server.shutdown()
+        yield f"{server.url}/v1", got
 
 
 async def ask(url, asked=None, **options):
@@ -387,11 +384,9 @@ def test_of_an_endpoint_s_many_models_the_nearest_is_named_unless_it_answers_all
             pass
 
     with Loopback(Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(EndpointRefused, match=r"and 408 more, not vendor/modell-7; did you mean vendor/model-7\?$"):
-            Endpoint(f"http://127.0.0.1:{server.server_port}/v1", "vendor/modell-7").require()
-        assert Endpoint(f"http://127.0.0.1:{server.server_port}/v1", "deployed").require() is False
-        server.shutdown()
+            Endpoint(f"{server.url}/v1", "vendor/modell-7").require()
+        assert Endpoint(f"{server.url}/v1", "deployed").require() is False
 
 
 def test_a_distant_endpoint_is_waited_for_through_the_proxy(monkeypatch):
@@ -404,10 +399,8 @@ def test_a_distant_endpoint_is_waited_for_through_the_proxy(monkeypatch):
             pass
 
     with Loopback(Proxy) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        use_proxies(monkeypatch, HTTP_PROXY=f"http://127.0.0.1:{server.server_port}")
+        use_proxies(monkeypatch, HTTP_PROXY=server.url)
         assert Endpoint("http://example.invalid/v1", "m").answers_within(0.1)
-        server.shutdown()
 
 
 def test_a_tool_s_client_reads_what_it_is_told_of_proxies(monkeypatch):

@@ -40,7 +40,11 @@ def agents(endpoint):
                 yield process
 
 
-ENDS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)] + [(signal.SIGKILL, -9)] * bool(guard())
+ENDS = [
+    (signal.SIGINT, 130),
+    pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
+    *[(signal.SIGKILL, -9)] * bool(guard()),
+]
 
 
 @pytest.mark.parametrize(("number", "code"), ENDS)

@@ -73,6 +73,7 @@ def make_bench(tmp_path, quickstart, monkeypatch):
         experiment = simulated.experiment(tmp_path, arms, seeds, **more)
         plan = tmp_path / "plan.json"
         plan.write_text("{}")
+        monkeypatch.setattr("shelf.lab.experiment.runner.POLL_S", 0.05)
         monkeypatch.setenv("STAND_IN", str(plan))
         monkeypatch.setenv("STAND_IN_SCENARIOS", json.dumps(EVAL_SCENARIOS[:20]))
         return Bench(experiment, {arm: ComposedArm(arm, quickstart, 4) for arm in arms}, plan, [])

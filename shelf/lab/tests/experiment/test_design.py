@@ -36,6 +36,7 @@ primary: {set: base@1}
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["paper_table3", "one_gpu", "pretrained_1gpu"])
 def test_a_waiting_experiment_costs_what_seal_plan_computes(name):
     experiment = Experiment.read(HOME / "exp" / "experiments" / f"{name}.yaml")

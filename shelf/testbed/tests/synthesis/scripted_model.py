@@ -90,12 +90,5 @@ def answering(script: Script) -> Iterator[Endpoint]:
             return None
 
     with Loopback(Handler) as server:
-        server.daemon_threads = True
-        server.block_on_close = False
-        endpoint = Endpoint(f"http://127.0.0.1:{server.server_port}/v1")
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield endpoint
-        finally:
-            server.shutdown()
+        endpoint = Endpoint(f"{server.url}/v1")
+        yield endpoint
