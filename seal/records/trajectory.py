@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import field
 from typing import Annotated, Any, Self
 
 from pydantic import AllowInfNan, ConfigDict, Strict
@@ -198,7 +198,7 @@ class TrajectoryRecord:
 
     def line(self) -> dict[str, Any]:
         """The record as a line of a log: the messages up to the first answer are `input`, the rest `output`."""
-        data = asdict(self)
+        data = dict(vars(self))
         messages = data.pop("messages")
         start = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
         head = {"format": FORMAT, "step": data.pop("step"), "input": messages[:start], "output": messages[start:]}
