@@ -68,7 +68,7 @@ def test_a_recipe_may_follow_its_changes():
 
 def test_a_reader_that_has_gone_ends_no_launch(tmp_path):
     """Ctrl-C ends `| tee` too, while the run saves its checkpoint."""
-    script = "from seal.cli.train import console as c; [c().print('x' * 9_000) for _ in range(99)]; open('on', 'w')"
+    script = "from seal.cli.train import console as c; [c().print('x' * 99) for _ in range(2_000)]; open('on', 'w')"
     command = f'{sys.executable} -c "{script}" | head -c 1'
     env = {**os.environ, "PYTHONPATH": str(HOME)}
     subprocess.run(command, shell=True, cwd=tmp_path, env=env, capture_output=True, timeout=120, check=True)

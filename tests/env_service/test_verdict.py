@@ -61,7 +61,7 @@ def test_calls_of_another_form_get_the_official_verdict_in_every_mode(service: i
         if ours["valid"] != valid
     ]
     assert not disagreements
-    assert 0.1 < sum(theirs) / len(theirs) < 0.9
+    assert 0.05 < sum(theirs) / len(theirs) < 0.95
 
 
 def test_a_block_that_the_next_prompt_cannot_hold_fails_the_task_unless_it_comes_last() -> None:

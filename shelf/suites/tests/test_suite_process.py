@@ -1,5 +1,6 @@
 """Programs of official tools: their deadlines, and that nothing of them outlives the call."""
 
+import os
 import sys
 import time
 
@@ -43,7 +44,9 @@ def test_ctrl_c_ends_the_program(tmp_path):
     started = []
 
     def progress():
-        started[:] = [child for child in psutil.Process().children() if "time.sleep(299)" in " ".join(child.cmdline())]
+        every = psutil.process_iter(["ppid", "cmdline"])
+        mine = [child for child in every if child.info["ppid"] == os.getpid() and child.info["cmdline"]]
+        started[:] = [child for child in mine if "time.sleep(299)" in child.info["cmdline"][-1]]
         if started:
             raise KeyboardInterrupt
         return 0
