@@ -50,6 +50,20 @@ def reach(run, step):
 
 
 @pytest.mark.fault(
+    event="Ctrl-C or SIGTERM in the validation of an asynchronous run",
+    user_sees="stopping: the trainer saves a checkpoint, within 600 s; Ctrl-C again to stop at once",
+    outcome="the next launch plays the validation anew",
+)
+def test_a_run_that_is_stopped_in_a_validation(run):
+    launcher = run.start()
+    run.wait_for(launcher, lambda: run.stage == ("validate", 2), "a validation", 0.02)
+    launcher.send_signal(signal.SIGTERM)
+    output, _ = launcher.communicate(timeout=300)
+    assert launcher.returncode == exits.TERMINATED, output
+    assert run.saved == 2 and not (run.folder / "validation_log" / "2.jsonl").exists()
+
+
+@pytest.mark.fault(
     event="kill -9 of the trainer while an asynchronous run rolls out",
     user_sees="A process of the run has died",
     outcome="code 4; the next launch takes up the rollouts of the last checkpoint: those that had ended as they are, "
@@ -82,20 +96,6 @@ def test_a_process_of_the_rollouts_dies(run, title):
 )
 def test_a_stopped_run(run):
     launcher = reach(run, run.saved + 2)
-    launcher.send_signal(signal.SIGTERM)
-    output, _ = launcher.communicate(timeout=300)
-    assert launcher.returncode == exits.TERMINATED, output
-    assert run.logged == list(range(1, run.saved + 1))
-
-
-@pytest.mark.fault(
-    event="Ctrl-C or SIGTERM in the validation of an asynchronous run",
-    user_sees="stopping: the trainer saves a checkpoint, within 600 s; Ctrl-C again to stop at once",
-    outcome="the next launch plays the validation anew",
-)
-def test_a_run_that_is_stopped_in_a_validation(run):
-    since, launcher = time.time(), run.start()
-    run.wait_for(launcher, lambda: run.reached("validate", 1, since), "a validation", 0.02)
     launcher.send_signal(signal.SIGTERM)
     output, _ = launcher.communicate(timeout=300)
     assert launcher.returncode == exits.TERMINATED, output
