@@ -154,7 +154,8 @@ def test_a_killed_session_leaves_no_process_and_the_next_one_resumes(make_bench)
     process.communicate()
     # Its runs are told to save; the new session waits for them.
     assert bench.run(jobs=2).code == exits.FINISHED
-    wait_for(lambda: not any(psutil.pid_exists(start["pid"]) for start in bench.starts), "the end of every process")
+    running = [each for each in psutil.process_iter(["pid", "status"]) if each.info["status"] != psutil.STATUS_ZOMBIE]
+    assert not {start["pid"] for start in bench.starts} & {each.info["pid"] for each in running}
     assert sorted(bench.finished) == ["seal-0", "seal-1", "vanilla-0", "vanilla-1"]
     for _cell, result in bench.experiment.finished():
         assert [step.step for step in result.steps] == [1, 2, 3, 4]
