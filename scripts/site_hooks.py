@@ -33,7 +33,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     linked = {target for file in files.documentation_pages() for target in _links(file)}
     for target in sorted(linked):
         if (uri := _uri(target)) and uri.startswith("source/"):
-            content = (HOME / target).read_bytes() if _is_picture(target) else _source_page(target)
+            content = (HOME / target).read_bytes() if _is_binary(target) else _source_page(target)
             files.append(File.generated(config, uri, content=content))
     return files
 
@@ -67,11 +67,11 @@ def _uri(path: str) -> str | None:
         return None
     if path.startswith("docs/"):
         return path.removeprefix("docs/").replace(".ipynb", ".md")
-    return f"source/{path}" if _is_picture(path) else f"source/{path}.md"
+    return f"source/{path}" if _is_binary(path) else f"source/{path}.md"
 
 
-def _is_picture(path: str) -> bool:
-    return Path(path).suffix in (".png", ".svg")
+def _is_binary(path: str) -> bool:
+    return Path(path).suffix in (".png", ".svg", ".gz")
 
 
 def _source_page(path: str) -> str:
