@@ -52,7 +52,7 @@ def test_three_thousand_faulty_runs_get_the_official_verdict(service: int, step:
 
 @pytest.mark.parametrize("mode", official.HANDLERS)
 def test_calls_of_another_form_get_the_official_verdict_in_every_mode(service: int, mode: str) -> None:
-    runs = list(malformed(seed=0, count=100, mode=mode))
+    runs = list(malformed(seed=0, count=300, mode=mode))
     results = play_all(service, [(task.id, run) for task, run in runs], params={"tool_prompt_mode": mode})
     theirs = [official.verdict(task, run, mode) for task, run in runs]
     disagreements = [
@@ -61,7 +61,7 @@ def test_calls_of_another_form_get_the_official_verdict_in_every_mode(service: i
         if ours["valid"] != valid
     ]
     assert not disagreements
-    assert 0.05 < sum(theirs) / len(theirs) < 0.95
+    assert 0.1 < sum(theirs) / len(theirs) < 0.9
 
 
 def test_a_block_that_the_next_prompt_cannot_hold_fails_the_task_unless_it_comes_last() -> None:

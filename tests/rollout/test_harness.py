@@ -151,7 +151,6 @@ def test_a_history_that_is_rewritten_starts_a_new_chain_and_the_last_one_is_trai
     [
         ("max_steps", "native", native_texts(), ["seal.rollout.max_steps=3"]),
         ("max_steps", "compacting", native_texts(), ["seal.rollout.max_steps=6"]),
-        ("max_steps", "compacting", native_texts(), [f"seal.rollout.max_steps={native_texts().index('Done.') + 1}"]),
         ("message_length", "native", ("<tool_call>" + " sort" * 400,), ["seal.rollout.max_message_tokens=16"]),
         ("message_length", "short", native_texts(), []),
         ("trajectory_length", "native", native_texts(), ["data.max_response_length=150"]),
@@ -161,7 +160,15 @@ def test_a_history_that_is_rewritten_starts_a_new_chain_and_the_last_one_is_trai
 def test_a_budget_is_the_policys_own_end_and_no_fault_of_the_harness(url, stop, harness, texts, overrides):
     ((output, record),) = roll_out([url], ScriptedEngine(texts), named(harness), *NATIVE, *overrides)
     assert (record.infra, record.stop, record.score) == (None, stop, 0.0)
-    assert sampled(output) and (record.labels[-1:] != ("pass",) or len(record.labels) < record.turns)
+    assert sampled(output) and record.labels[-1:] != ("pass",)
+
+
+def test_a_budget_that_a_new_dialogue_meets_first_leaves_the_one_before_to_be_trained(url):
+    first = native_texts()[: native_texts().index("Done.") + 1]
+    budget = f"seal.rollout.max_steps={len(first)}"
+    ((output, record),) = roll_out([url], ScriptedEngine(native_texts()), named("compacting"), *NATIVE, budget)
+    assert (record.infra, record.stop, record.score, record.labels) == (None, "max_steps", 0.0, ("pass",))
+    assert sampled(output) == tokens(first)
 
 
 @pytest.mark.parametrize(

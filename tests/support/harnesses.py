@@ -40,13 +40,17 @@ def client_of(task: Task) -> AsyncOpenAI:
     return AsyncOpenAI(base_url=task.base_url, api_key=task.api_key, max_retries=0)
 
 
-async def native(task: Task) -> None:
-    """An agent with native tool calls, without MCP."""
-    messages: Messages = []
+async def converse(task: Task, messages: Messages, call: Call) -> None:
+    """Answer every message of the user; the history grows in `messages`."""
     async with client_of(task) as client:
         async for message in task.user_messages():
             messages.append({"role": "user", "content": message})
-            await task.answer(await turn(client, task, messages, task.call))
+            await task.answer(await turn(client, task, messages, call))
+
+
+async def native(task: Task) -> None:
+    """An agent with native tool calls, without MCP."""
+    await converse(task, [], task.call)
 
 
 async def odd(task: Task) -> None:
@@ -69,10 +73,7 @@ async def giving_up(task: Task) -> None:
         assert "nothing_" not in answer
         return answer
 
-    async with client_of(task) as client:
-        async for message in task.user_messages():
-            messages.append({"role": "user", "content": message})
-            await task.answer(await turn(client, task, messages, call))
+    await converse(task, messages, call)
 
 
 async def over_mcp(task: Task) -> None:
@@ -141,10 +142,7 @@ async def javascript(task: Task) -> None:
             function["arguments"] = function["arguments"].replace(".0", "")
         return await task.call(name, arguments)
 
-    async with client_of(task) as client:
-        async for message in task.user_messages():
-            messages.append({"role": "user", "content": message})
-            await task.answer(await turn(client, task, messages, call))
+    await converse(task, messages, call)
 
 
 async def prefilling(task: Task) -> None:
