@@ -19,6 +19,7 @@ from seal.launch.run import Request, find_services, prepare
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.net import free_port
+from tests.support.processes import commands, runs
 
 HOME = Path(__file__).resolve().parents[2]
 START_DEADLINE_S, SEEN_S = 600, 5
@@ -41,10 +42,8 @@ def service_process(parent: int, port: int) -> psutil.Process:
     """The service at a port among the processes that descend from one, not its workers."""
     return next(
         child
-        for child in psutil.Process(parent).children(recursive=True)
-        if child.status() != psutil.STATUS_ZOMBIE
-        and child.cmdline()[-2:] == ["-m", "env_service"]
-        and child.environ().get("BFCL_PORT") == str(port)
+        for child, command, environment in commands(psutil.Process(parent).children(recursive=True))
+        if command[-2:] == ["-m", "env_service"] and environment.get("BFCL_PORT") == str(port)
     )
 
 
@@ -213,16 +212,15 @@ class Run:
     def wait_gone(self, family: list[psutil.Process], deadline_s: float) -> None:
         """Wait until none of these processes is left."""
         _, alive = psutil.wait_procs(family, timeout=deadline_s)
-        alive = [process for process in alive if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+        alive = [process for process in alive if runs(process.pid)]
         assert not alive, alive
 
     def leftovers(self) -> list[str]:
         """Processes of this run that still live: the service by its port, the trainer by its record."""
         found = []
-        for process in psutil.process_iter(["cmdline", "environ"]):
-            command = " ".join(process.info["cmdline"] or ())
-            environment = process.info["environ"] or {}
-            mine = self.name in command or environment.get("TENSORBOARD_DIR", "").find(self.name) >= 0
-            if (mine or environment.get("BFCL_PORT") == str(self.port)) and process.status() != psutil.STATUS_ZOMBIE:
+        for _, words, environment in commands(psutil.process_iter()):
+            command = " ".join(words)
+            mine = self.name in command or self.name in environment.get("TENSORBOARD_DIR", "")
+            if mine or environment.get("BFCL_PORT") == str(self.port):
                 found.append(command)
         return found

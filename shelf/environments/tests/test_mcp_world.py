@@ -14,12 +14,14 @@ from env_service.environments.kit.tasks import Outcome
 from env_service.local_service import local_service
 from seal.system.paths import HOME
 from shelf.environments.mcp_world import McpWorld
+from tests.support.processes import commands
 
 CALL = '<tool_call>{{"name": "{}", "arguments": {{"item": "{}"}}}}</tool_call>'
 
 
 def servers() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "list_server.py" in " ".join(child.cmdline())]
+    children = commands(psutil.Process().children())
+    return [child for child, command, _ in children if "list_server.py" in " ".join(command)]
 
 
 def test_calls_reach_the_server_whose_faults_are_told_apart():

@@ -27,6 +27,7 @@ from shelf.suites.bfcl.journal import hold
 from shelf.suites.bfcl_v4.run import environment as bfcl_environment
 from shelf.suites.cli.evaluate import app
 from shelf.suites.tool import ROOT
+from tests.support.launches import service_process
 
 HERE = Path(__file__).parent
 REPOSITORY = HOME
@@ -146,8 +147,8 @@ def test_a_service_killed_midway_costs_nothing(evaluated, start_endpoint, tmp_pa
         while time.monotonic() < deadline and not (journal.exists() and journal.read_bytes().count(b"\n") >= 4):
             time.sleep(0.02)
         assert running.poll() is None
-        starter = psutil.Process() if restarted_by == "hand" else psutil.Process(running.pid)
-        kill_tree(next(process for process in starter.children() if is_service(process, url)))
+        starter = os.getpid() if restarted_by == "hand" else running.pid
+        kill_tree(service_process(starter, int(url.rpartition(":")[2])))
         if restarted_by == "hand":
             service.stop()
             service.start()
@@ -156,10 +157,6 @@ def test_a_service_killed_midway_costs_nothing(evaluated, start_endpoint, tmp_pa
     assert {line["infra"] for line in lines} == {None}
     assert any(line["rebuilt"] for line in lines)
     assert [story(line) for line in lines] == [story(line) for line in lines_of(evaluated)]
-
-
-def is_service(process, url):
-    return "env_service" in process.cmdline() and process.environ()["BFCL_PORT"] == url.rpartition(":")[2]
 
 
 def kill_tree(process):

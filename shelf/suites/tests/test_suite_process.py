@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from shelf.suites.tool import Deadlines, Program, finish
+from tests.support.processes import runs
 
 
 def run(script, tmp_path, deadlines, **more):
@@ -30,7 +31,7 @@ def test_a_program_over_its_deadline_ends_with_all_that_it_started(tmp_path):
         " start_new_session=True); print(child.pid, flush=True); time.sleep(300)"
     )
     assert run(script, tmp_path, Deadlines(5)) == "stopped after 5 s"
-    assert not psutil.pid_exists(int((tmp_path / "log").read_text()))
+    assert not runs(int((tmp_path / "log").read_text()))
 
 
 def test_a_program_stalls_only_without_progress(tmp_path):

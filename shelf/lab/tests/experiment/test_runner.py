@@ -4,7 +4,6 @@ import signal
 import time
 from collections import Counter
 
-import psutil
 import pytest
 
 from seal.system import exits
@@ -14,6 +13,7 @@ from shelf.lab.experiment.arms import ComposedArm
 from shelf.lab.experiment.collect import read_attempts
 from shelf.lab.experiment.plan import status_parts
 from shelf.lab.experiment.records import read_results
+from tests.support.processes import runs
 
 DEADLINE_S = 180
 
@@ -142,7 +142,7 @@ def test_a_second_ctrl_c_ends_a_run_that_hangs(make_bench):
         time.sleep(0.3)
     process.communicate(timeout=DEADLINE_S)
     assert process.returncode == exits.INTERRUPTED
-    assert not psutil.pid_exists(bench.starts[0]["pid"])
+    assert not runs(bench.starts[0]["pid"])
 
 
 def test_a_killed_session_leaves_no_process_and_the_next_one_resumes(make_bench):
@@ -154,8 +154,7 @@ def test_a_killed_session_leaves_no_process_and_the_next_one_resumes(make_bench)
     process.communicate()
     # Its runs are told to save; the new session waits for them.
     assert bench.run(jobs=2).code == exits.FINISHED
-    running = [each for each in psutil.process_iter(["pid", "status"]) if each.info["status"] != psutil.STATUS_ZOMBIE]
-    assert not {start["pid"] for start in bench.starts} & {each.info["pid"] for each in running}
+    assert not any(runs(start["pid"]) for start in bench.starts)
     assert sorted(bench.finished) == ["seal-0", "seal-1", "vanilla-0", "vanilla-1"]
     for _cell, result in bench.experiment.finished():
         assert [step.step for step in result.steps] == [1, 2, 3, 4]
