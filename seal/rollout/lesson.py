@@ -11,6 +11,7 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.engine import EngineSpeaker
 from seal.rollout.speaker import Said
+from seal.rollout.token_path import Sampled
 
 
 class Lesson(EngineSpeaker):
@@ -18,9 +19,15 @@ class Lesson(EngineSpeaker):
 
     name = "the lesson"
 
-    def __init__(self, told: EngineSpeaker):
+    def __init__(self, told: EngineSpeaker, instead: Sequence[str] | None = None):
+        """instead: the texts that it says instead of what was sampled."""
         super().__init__(*told.made_of)
-        self._told = iter(told.sampled)
+        sampled = told.sampled
+        if instead is not None:
+            encode = self._loop.tokenizer.encode
+            ids = [(*encode(text, add_special_tokens=False), self._eos) for text in instead]
+            sampled = [Sampled(each, (0.0,) * len(each)) for each in ids]
+        self._told = iter(sampled)
         self.versions = told.versions
 
     async def say(self, dialogue: Dialogue) -> Said | None:

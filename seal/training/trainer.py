@@ -71,9 +71,12 @@ class SEALTraining(Durable):
         bypassed = self.config.algorithm.rollout_correction.bypass_mode
         step = step.with_tokens(self._settings.checks_logprobs(self.global_steps) and not bypassed)
         differences = step.compare_logprobs(self.global_steps, self._settings)
+        mechanism = self._settings.interface.mechanism
+        if mechanism == "plain_baseline":
+            step = step.with_plain_baselines()
         advantages = step.group_advantages
         w, report = self._loop.step(self.global_steps, step.records, step.groups, advantages, transfers)
-        step.write_advantages(w)
+        step.write_advantages(step.widen_clip(w, 2.0) if mechanism == "wide_clip" else w)
         self._log.trajectories(self.global_steps, records_to_log(step.records, step.groups, advantages, w))
         seconds = before_verl - started + time.perf_counter() - after_verl
         self._report = report.with_figures(**differences, seal_seconds=seconds)
