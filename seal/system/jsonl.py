@@ -1,5 +1,6 @@
 """Logs with one JSON object per line, read so that no bad line goes unnoticed."""
 
+import gzip
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -36,9 +37,12 @@ class Line:
 
 
 def read_jsonl(path: Path | str) -> Iterator[Line | BadLine]:
-    """Each line of a file as an object or as a bad line, blank ones skipped; OSError if it cannot be opened."""
+    """Each line of a file, of a compressed one too, as an object or as a bad line, blank ones skipped.
+
+    Raises OSError if it cannot be opened, EOFError if a compressed one is cut short.
+    """
     path = Path(path)
-    with path.open("rb") as stream:
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
         for number, raw in enumerate(stream, start=1):
             if not raw.strip():
                 continue

@@ -1,5 +1,6 @@
 """From the folder of a finished run to its result; what is large is removed afterwards."""
 
+import gzip
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ from seal.launch.folder import hold
 from seal.records.folder import RunFolder
 from seal.records.step import read_steps
 from seal.system.errors import LaunchError
-from seal.system.files import json_hash, write_text
+from seal.system.files import json_hash, replacing
 from seal.system.paths import HOME
 from seal.training.checkpoints import last_step
 from shelf.lab.experiment.arms import ComposedArm, recorded_arm
@@ -138,7 +139,8 @@ def write_results(experiment: Experiment) -> None:
     """Write the results of all finished runs as one file, if there are any."""
     lines = [result.line() for _cell, result in experiment.finished()]
     if lines:
-        write_text("".join(lines), experiment.results)
+        with replacing(experiment.results) as draft:
+            draft.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
 
 
 def changes_outside(patch: str, folder: str) -> bool:

@@ -122,7 +122,7 @@ class Experiment:
     @property
     def results(self) -> Path:
         """The results of all finished runs, one line each."""
-        return self.folder / "results.jsonl"
+        return self.folder / "results.jsonl.gz"
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -166,7 +166,10 @@ class Experiment:
     def finished(self) -> Iterator[tuple[Cell, RunResult]]:
         """The finished runs of the matrix with their results; LaunchError for a result that cannot be read."""
         if self.published:
-            results, bad = read_results(self.results)
+            try:
+                results, bad = read_results(self.results)
+            except (OSError, EOFError) as error:
+                raise LaunchError(f"{self.results} cannot be read ({error}): restore it.") from error
             if bad:
                 raise LaunchError(f"{bad[0]}: restore {self.results}.")
             by_cell = {Cell(result.arm, result.seed): result for result in results}

@@ -34,7 +34,7 @@ def test_results_of_the_experiment_itself_are_no_change_of_the_code(tmp_path):
         command = ["git", "-c", "user.name=x", "-c", "user.email=x@localhost", *arguments]
         return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
 
-    results, code = tmp_path / "benchmarks" / "tiny" / "results.jsonl", tmp_path / "code.py"
+    results, code = tmp_path / "benchmarks" / "tiny" / "results.csv", tmp_path / "code.py"
     results.parent.mkdir(parents=True)
     results.write_text("{}\n")
     code.write_text("x = 1\n")

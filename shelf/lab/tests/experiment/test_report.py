@@ -1,6 +1,8 @@
 """The report finds effects that are there, doubts those that are not, and says what is wrong with the data."""
 
+import gzip
 import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -140,10 +142,10 @@ def test_an_experiment_without_a_finished_run_is_refused_in_one_sentence(tmp_pat
 
 def test_results_are_read_as_they_were_written_and_a_cut_line_is_named(matrix, tmp_path):
     results = [result for _cell, result in matrix.finished()]
-    path = tmp_path / "results.jsonl"
-    path.write_text("".join(result.line() for result in results))
+    path = tmp_path / "results.jsonl.gz"
+    path.write_bytes(gzip.compress("".join(result.line() for result in results).encode()))
     assert read_results(path) == (tuple(results), ())
-    path.write_text(results[0].line() + results[1].line()[:200])
+    path.write_bytes(gzip.compress((results[0].line() + results[1].line()[:200]).encode()))
     (found, (bad,)) = read_results(path)
     assert found == (results[0],) and isinstance(bad, BadLine) and "cut short" in str(bad)
     with pytest.raises(ValueError, match=f"format {FORMAT + 1} instead of"):
@@ -198,13 +200,13 @@ def test_tasks_of_another_environment_are_scenarios_of_their_own(tmp_path):
     assert found.means == pytest.approx([0.75]) and len(set(found.scenarios)) == 2
 
 
-PUBLISHED = sorted(path.parent for path in (HOME / "benchmarks").glob("*/results.jsonl"))
+PUBLISHED = sorted(path.parent for path in (HOME / "benchmarks").glob("*/results.jsonl.gz"))
 
 
 @pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)
 def test_a_published_report_follows_from_registration_and_results_alone(folder, tmp_path):
     """The arms' present settings do not matter."""
-    for name in ("registration.json", "results.jsonl"):
+    for name in ("registration.json", "results.jsonl.gz"):
         shutil.copy(folder / name, tmp_path)
     page, _picture = write_report(analyse(Experiment.read(tmp_path)))
     for made in (page, page.with_suffix(".json")):
@@ -216,3 +218,7 @@ def test_the_command_takes_a_published_folder(tmp_path, capsys):
     assert "6 of 6 runs have finished" in " ".join(capsys.readouterr().out.split())
     assert run(app, ["report", tmp_path]) == 2
     assert "holds no registration.json" in capsys.readouterr().err
+    shutil.copytree(HOME / "benchmarks" / "async", tmp_path, dirs_exist_ok=True)
+    os.truncate(tmp_path / "results.jsonl.gz", 1000)
+    assert run(app, ["report", tmp_path]) == 2
+    assert "results.jsonl.gz cannot be read" in " ".join(capsys.readouterr().err.split())
