@@ -41,6 +41,8 @@ TESTS := -m pytest -q -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope
 test test-core: export PYTHONDONTWRITEBYTECODE :=
 # Ray gives its workers a low priority; those of one test would wait for all other tests.
 test test-core: export RAY_worker_niceness := 0
+# A service has a worker per core unless a test says how many; most tests play one episode at a time.
+test test-core: export BFCL_WORKERS := 1
 test: setup
 	$(PYTHON) -m ruff check .
 	$(dir $(PYTHON))lint-imports

@@ -1,9 +1,8 @@
 """The peak memory of a program, read while it runs.
 
-On CUDA it is the memory that nvidia-smi reports for the program's own processes,
-on the GPU on which they hold most. In a container nvidia-smi may not report
-whose process is whose; then it is the growth of the GPU's memory since the
-start. On the CPU it is the proportional set size of the program's processes.
+On CUDA it is the memory that nvidia-smi reports for the program's own processes, on the GPU on which they hold most. In
+a container nvidia-smi may not report whose process is whose; then it is the growth of the GPU's memory since the start.
+On the CPU it is the proportional set size of the program's processes.
 """
 
 import subprocess
@@ -32,11 +31,8 @@ class Peak:
     own: bool
 
     def __str__(self) -> str:
-        return "unknown" if self.gib is None else f"{self.gib:.1f} GiB{'' if self.own else ' on the whole GPU'}"
-
-    @property
-    def gib(self) -> float | None:
-        return None if self.bytes is None else self.bytes / (1 << 30)
+        whose = "" if self.own else " on the whole GPU"
+        return "unknown" if self.bytes is None else f"{self.bytes / (1 << 30):.1f} GiB{whose}"
 
 
 def query(what: str, *fields: str) -> list[list[str]]:

@@ -1,7 +1,4 @@
-"""Start the service: `python -m env_service`, with the settings of its environment variables.
-
-`seal serve` does the same and takes the settings as options too.
-"""
+"""`python -m env_service`: the service, its environment variables as settings; `seal serve` takes options too."""
 
 import logging
 import socket

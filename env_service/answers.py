@@ -1,7 +1,6 @@
 """An environment's answers as typed dictionaries: the `data` of the HTTP protocol's answers.
 
-They are plain dictionaries at run time, so that a worker encodes them as they are; pydantic
-checks them at the two ends of the wire (`protocol.py`, `host.py`).
+A worker encodes them as they are; pydantic checks them at the two ends of the wire (`protocol.py`, `host.py`).
 """
 
 from collections.abc import Sequence
@@ -27,8 +26,7 @@ class Message(TypedDict):
 class Opening(TypedDict):
     """The answer to /create: the messages that an episode starts with, and what identifies it.
 
-    info has at least task_id, category, data_hash, tool_prompt_mode and omega (version and
-    digest of the interface, null without one).
+    info: at least task_id, category, data_hash, tool_prompt_mode, omega (the interface's version and digest, or null).
     """
 
     state: list[Message]

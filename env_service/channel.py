@@ -44,9 +44,8 @@ class FrameBuffer:
 class Activity(NamedTuple):
     """One state of the page.
 
-    request: number of the current request, from 1. step, call: position of the
-    guarded call. call_began, request_began: seconds of the monotonic clock, 0 when
-    none is running. processor_seconds: processor time of the worker at the last write.
+    request: number of the current request, from 1. step, call: position of the guarded call. call_began, request_began:
+    seconds of the monotonic clock, 0 when none is running. processor_seconds: what the worker had used then.
     """
 
     request: int

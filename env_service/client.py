@@ -228,10 +228,7 @@ def _blocking(
 
 
 class ServiceClient:
-    """The verbs of :class:`AsyncServiceClient`, blocking; threads may share it.
-
-    It asks for the version first, so that another server or protocol gives one sentence.
-    """
+    """The verbs of :class:`AsyncServiceClient`, blocking, after a check of the protocol; threads may share it."""
 
     def __init__(self, url: str | None = None, env_type: str = protocol.DEFAULT_ENVIRONMENT, **options: Any) -> None:
         self.client = AsyncServiceClient(url, env_type, **options)

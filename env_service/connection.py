@@ -13,10 +13,7 @@ class WorkerGone(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """The service's end of the socket pair.
-
-    waiting_since: when the oldest unanswered request became the oldest, in seconds of the monotonic clock.
-    """
+    """The service's end. waiting_since: when the oldest unanswered request became that, in monotonic seconds."""
 
     def __init__(self) -> None:
         self._gone = False

@@ -1,8 +1,7 @@
 """JSON bytes for the wire, whatever a policy wrote into its arguments.
 
-Almost everything goes through orjson, dataclasses included. Values that orjson
-refuses and a policy can produce (lone surrogates, integers beyond 64 bits, very
-deep nesting) are simplified first: an answer must never fail because of its content.
+orjson writes almost everything, dataclasses included. Values that it refuses and a policy can produce (lone surrogates,
+integers beyond 64 bits, deep nesting) are simplified first: an answer must never fail because of its content.
 """
 
 import math

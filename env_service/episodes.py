@@ -1,7 +1,6 @@
 """The verbs of the protocol, a method for each, over the open episodes: which exist, and when they end.
 
-This module answers everything that a client can do wrong with an id. An episode
-takes one request at a time; a repeated /step is recognised by its step_id.
+Wrong ids are answered here. An episode takes one request at a time; a repeated /step is recognised by its step_id.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """The worker process: it holds episodes and answers requests for them.
 
-A request is [op, episode, arguments]. The answer is a header and a body that is
-already JSON, so that the HTTP process passes the body on without reading it.
+A request is [op, episode, arguments], the answer a header and a body of JSON, which the HTTP process passes on unread.
 """
 
 import logging
@@ -27,8 +26,7 @@ _PLAYING = frozenset({"rebuild", "step", "start", "evaluate", "describe"})
 class EpisodeGuard(base.Guard):
     """Numbers the guarded calls of an episode and skips those that exceeded a limit before.
 
-    After three broken calls in one step the rest of that step is skipped too, so
-    that one message cannot cost a worker per call.
+    After three broken calls in a step its rest is skipped too, so that one message cannot cost a worker per call.
     """
 
     def __init__(self, activity: ActivityPage, broken: Mapping[Position, str]) -> None:

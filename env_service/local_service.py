@@ -1,7 +1,4 @@
-"""The service as a process that this one starts: waited for, watched, and ended with it.
-
-The launcher, evaluations, replays and adapters use the same starter.
-"""
+"""The service as a process that this one starts: waited for, watched, and ended with it."""
 
 import atexit
 import os
@@ -87,8 +84,7 @@ class LocalService:
     def _launch(self) -> None:
         """Start the process from a thread that lives until it is stopped.
 
-        The kernel ends a child that asked for it when the thread that started it ends, and
-        callers come from pools of threads.
+        The kernel ends the child when the thread that started it ends, and callers come from pools of threads.
         """
         from seal.system.processes import start
 

@@ -115,9 +115,12 @@ class WorkerPool:
             _LOG.info("the worker of episode %s ended before its release", history.id)
 
     async def send(self, op: str, history: EpisodeHistory, arguments: Mapping[str, Any]) -> bytes:
-        """Send a request about an episode; after a death, rebuild it and send again."""
-        worker = self._placed[history]
-        for _ in range(_MAX_RESTARTS_PER_REQUEST):
+        """Send a request about an episode; after a death, rebuild it and send again.
+
+        Deaths by the calls of other episodes do not count: each of these breaks a few calls at most.
+        """
+        worker, deaths = self._placed[history], 0
+        while deaths < _MAX_RESTARTS_PER_REQUEST:
             if history.lost:
                 raise RequestRefused(history.lost, code=EPISODE_BROKEN)
             generation = worker.generation
@@ -134,6 +137,7 @@ class WorkerPool:
                 raise
             except WorkerGone:
                 await worker.replace(generation)
+                deaths += worker.culprit is None or worker.culprit is history
         history.lost = "The episode was closed: its worker ended again and again."
         raise RequestRefused(history.lost, code=EPISODE_BROKEN)
 

@@ -18,7 +18,7 @@ PROTOCOL = 2
 DEFAULT_ENVIRONMENT = "bfcl"
 """The environment of a request that names none."""
 NO_EPISODE = "no_episode"
-"""Code of a refusal: no such episode is open; open it again."""
+"""Code of a refusal: no such episode (unknown, released, expired, or lost by a restart): open it again."""
 EPISODE_BROKEN = "episode_broken"
 """Code of a refusal: the episode exceeded the service's limits and would do so again."""
 ENVIRONMENT_FAILED = "environment_failed"
@@ -42,9 +42,8 @@ class ProfileRequest(BaseModel):
 class CreateRequest(BaseModel):
     """/create: params belong to the environment; without an instance_id the service picks one.
 
-    Repeating a request with the same instance_id and create_id opens one episode and
-    gets the same answer. refused_calls: of a replay, the calls that exceeded a limit when
-    the episode was first played and are not run again: (message, call of it, reason), from 0.
+    Repeating a request with the same instance_id and create_id opens one episode, with one answer. refused_calls: of a
+    replay, calls that exceeded a limit when first played and are not run again: (message, call of it, reason), from 0.
     """
 
     env_type: str = DEFAULT_ENVIRONMENT
@@ -72,8 +71,7 @@ class AssistantMessage(BaseModel):
 class StepRequest(BaseModel):
     """/step: repeating a request with the same step_id gets the same answer and acts once.
 
-    truncated: a length limit cut the message. In training nothing in it is run and the
-    episode ends; in evaluation it is read as far as it goes.
+    truncated: a length limit cut the message. In training it ends the episode; evaluation reads it as far as it goes.
     """
 
     instance_id: Identifier | None = None
@@ -133,9 +131,8 @@ VERBS: Mapping[str, Verb] = {
 class Problem(BaseModel):
     """A refusal: the fault of a request, and its fix.
 
-    code is present if a program can act on it: no_episode (unknown, released, expired,
-    or lost when the service restarted: open it again), episode_broken (it exceeded the
-    service's limits and would do so again), environment_failed (the environment raised).
+    code, if a program can act on it: no_episode (it is not open any more: open it again), episode_broken (it exceeded
+    the service's limits and would do so again), environment_failed (the environment raised).
     """
 
     detail: str

@@ -60,7 +60,8 @@ class Worker:
     """One slot of the pool and the process that currently fills it.
 
     generation: how many processes filled the slot before this one. restarts: how many
-    processes were replaced. task_files: what each process loads when it starts.
+    processes were replaced. task_files: what each process loads when it starts. culprit: the
+    episode in whose request the last process ended, None for none.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
@@ -73,6 +74,7 @@ class Worker:
         self._starting = asyncio.Lock()
         self.generation = -1
         self.restarts = 0
+        self.culprit: EpisodeHistory | None = None
 
     async def start(self) -> None:
         ours, theirs = socket.socketpair()
@@ -171,8 +173,8 @@ class Worker:
         """
         assert self._activity is not None and self._process is not None
         last = self._activity.read()
-        history = self._connection.unanswered(last.request)
-        if history is None or not last.request_began:
+        self.culprit = history = self._connection.unanswered(last.request) if last.request_began else None
+        if history is None:
             return
         position = (last.step, last.call) if last.call_began else (-1, -1)
         if self._overdue:

@@ -30,7 +30,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, uri, content=(HOME / path).read_text(encoding="utf-8")))
     for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
         _add_notebook(files, config, file)
-    linked = {target for file in files.documentation_pages() for target in _links(file)}
+    pages = files.documentation_pages()
+    linked = {_resolve(page.src_uri, link) for page in pages for link in LINK.findall(page.content_string)}
     for target in sorted(linked):
         if (uri := _uri(target)) and uri.startswith("source/"):
             content = (HOME / target).read_bytes() if _is_binary(target) else _source_page(target)
@@ -53,10 +54,6 @@ def _resolve(uri: str, link: str) -> str:
     """The path in the repository that a link of a page means."""
     path = SOURCES.get(uri, f"docs/{uri}")
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
-
-
-def _links(file: File) -> list[str]:
-    return [_resolve(file.src_uri, link) for link in LINK.findall(file.content_string)]
 
 
 def _uri(path: str) -> str | None:

@@ -5,15 +5,13 @@ messages; it can be evaluated at any moment without being changed. The service n
 provides lifecycles, processes, deadlines and HTTP. Training, cues and checks need `Teachable` too. Five rules make the
 rest work; `seal env check` tests each of them:
 
-- an episode is deterministic: the same task, parameters and messages give the
-  same answers, so that it can be rebuilt elsewhere by replaying its messages;
+- an episode is deterministic: the same task, parameters and messages give the same answers, so a replay rebuilds it;
 - an episode owns its state: no other episode can see what it does;
 - whatever a policy could make slow goes through `guard.run`;
 - bad input raises ValueError with one sentence that says how to fix it, in a step `Refusal`;
 - whatever a policy says is answered: any other exception of a step is a failure of the environment.
 
-`kit` implements most of this contract for environments whose actions are tool calls;
-`registry.py` finds environments by name.
+`kit` implements most of this for environments whose actions are tool calls; `registry.py` finds environments by name.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -91,8 +89,7 @@ class EnvironmentEpisode(Protocol):
 class Playable(Protocol):
     """A set of tasks that the service can play.
 
-    name: as recipes and requests write it. formats: the prompt and parser formats
-    (`tool_prompt_mode`), the default first.
+    name: as recipes and requests write it. formats: of prompt and parser (`tool_prompt_mode`), the default first.
     """
 
     name: str

@@ -1,9 +1,6 @@
 """Environments by name: built in, of installed packages, or named in the setting `environments`.
 
-A package offers one through the entry point group `seal.environments`:
-
-    [project.entry-points."seal.environments"]
-    library = "library_env.environment:LibraryEnvironment"
+A package adds `library = "library_env.environment:LibraryEnvironment"` to its entry points of the group GROUP.
 """
 
 import pkgutil

@@ -34,7 +34,11 @@ class RunRows(NamedTuple):
 
         def rows(name: str, selection: Selection) -> tuple[TaskRow, ...]:
             try:
-                return selected_rows(selection, environment)
+                found = selected_rows(selection, environment)
+                if not found:
+                    where = selection.subset or selection.split
+                    raise ValueError(f"{selection.environment or environment} has no task for {where}.")
+                return found
             except (ValueError, FileNotFoundError) as error:
                 raise ValueError(f"seal.data.{name}: {error}") from error
 
@@ -44,8 +48,9 @@ class RunRows(NamedTuple):
             )
         played = rows("withdrawal", data.withdrawal) if data.withdrawal is not None else ()
         withdrawal = tuple(replace(row, withdrawal=side) for row in played for side in ("shown", "hidden"))
-        val = tuple(row for selection in data.val for row in rows("val", selection))
-        return cls(rows("train", data.train), val, withdrawal)
+        every = (row for selection in data.val for row in rows("val", selection))
+        val = {(row.data_source, row.task_id): row for row in every}  # selections may overlap
+        return cls(rows("train", data.train), tuple(val.values()), withdrawal)
 
     def write(self, train: Path, val: Path) -> None:
         """Write the files of a run; that of the withdrawal stands beside the one of the validation."""

@@ -13,31 +13,35 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from seal.launch.recipe import Recipe
-from seal.launch.record import names, without_secrets
-from seal.records.changes import compare, training_launches
+from seal.launch.record import model_hashes, names, without_secrets
+from seal.records.changes import MODEL, compare, same_model, training_launches
 from seal.records.folder import RunFolder
+from seal.records.step import read_steps
 from seal.settings.sentences import shown
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.lock import CannotLock, Holder, Locked, lock
-from seal.training.checkpoints import GIB, last_step, step_of, verify
+from seal.training.checkpoints import GIB, REMOVING, SAVING, last_step, step_of, verify
 
 KEPT = (
     "seal.seed",
     "seal.data.train",
     "data.train_batch_size",
-    "actor_rollout_ref.model.path",
+    MODEL,
     "actor_rollout_ref.model.lora_rank",
     "trainer.v1.trainer_mode",
 )
 """Keys and blocks that a checkpoint depends on: the order of the tasks, the weights, the state of the trainer."""
+OWNER = "run.txt"
+"""In a folder of checkpoints outside the run's own: the name of the run that writes there."""
 
 
 def check_disk(recipe: Recipe) -> None:
-    """LaunchError without room for checkpoints; those of an earlier launch count as room because they are replaced."""
+    """LaunchError without room for checkpoints; what an earlier launch left counts as room because it is replaced."""
     folder, least = recipe.checkpoints, recipe.settings.min_free_gb
     existing = next(path for path in (folder, *folder.parents) if path.exists())
-    kept = sum(path.stat().st_size for path in folder.glob("global_step_*/**/*") if path.is_file())
+    own = (path for name in ("global_step_*", SAVING, REMOVING) for path in folder.glob(f"{name}/**/*"))
+    kept = sum(path.stat().st_size for path in own if path.is_file())
     free = (shutil.disk_usage(existing).free + kept) / GIB
     if free < least:
         raise LaunchError(
@@ -104,6 +108,7 @@ def find_start(recipe: Recipe, mode: str) -> Start:
     """
     checkpoints, run_dir = recipe.checkpoints, recipe.run_dir
     newest = last_step(checkpoints)
+    _require_own(recipe, newest)
     if mode == "never":
         if newest is not None or recipe.folder.steps.exists():
             raise LaunchError(
@@ -120,9 +125,13 @@ def find_start(recipe: Recipe, mode: str) -> Start:
                 f"{run_dir} has steps of its own up to {newest}: continue it without --resume {mode}, or set another "
                 "trainer.experiment_name."
             )
-        settings = {"resume_mode": "resume_path", "resume_from_path": str(folder)}
+        if recipe.config.trainer.val_only and newest is not None and step_of(folder) < newest:
+            raise LaunchError(
+                f"trainer.val_only=true with --resume {mode} would discard what {run_dir} has after that step: set "
+                "another trainer.experiment_name too."
+            )
     elif newest is not None:
-        folder, settings = checkpoints / f"global_step_{newest}", {}
+        folder = checkpoints / f"global_step_{newest}"
     elif any(checkpoints.glob("global_step_*")):
         raise LaunchError(
             f"{checkpoints} holds checkpoints, but none of them is whole: remove {run_dir} to start over, or set "
@@ -130,15 +139,61 @@ def find_start(recipe: Recipe, mode: str) -> Start:
             exits.CHECKPOINT,
         )
     else:
-        return Start(0)
-    return _continue(recipe, folder, settings)
+        _require_nothing_lost(recipe)
+        return Start(0, settings={"resume_mode": "disable"})
+    return _continue(recipe, folder)
 
 
-def _continue(recipe: Recipe, checkpoint: Path, settings: Mapping[str, str | bool]) -> Start:
+def _require_own(recipe: Recipe, newest: int | None) -> None:
+    """LaunchError for a folder of checkpoints that another run writes: this one would go on there, and prune it."""
+    folder, owner = recipe.checkpoints, recipe.checkpoints / OWNER
+    if folder.is_relative_to(recipe.run_dir):
+        return
+    named = owner.read_text(encoding="utf-8").strip() if owner.is_file() else None
+    unknown = named is None and newest is not None and not recipe.folder.launches.exists()
+    if unknown or named not in (None, recipe.name):
+        raise LaunchError(
+            f"trainer.default_local_dir={folder} holds the checkpoints of {named or 'another run'}: name a folder for "
+            f"this run alone, such as {folder / recipe.name}."
+        )
+
+
+def _require_nothing_lost(recipe: Recipe) -> None:
+    """LaunchError for a run whose checkpoints are gone: from the beginning it would drop its logs.
+
+    A step is logged after its save, so a run that logged a step at which it saves had a checkpoint.
+    """
+    steps = read_steps(recipe.folder.steps)[0] if recipe.folder.steps.exists() else ()
+    last = steps[-1].step if steps else 0
+    launches = training_launches(recipe.folder, last)
+    every = {begun: each["config"].get("trainer", {}).get("save_freq", -1) for begun, each in launches.items()}
+    if any(saves > 0 and last // saves > begun // saves for begun, saves in every.items()):
+        raise LaunchError(
+            f"{recipe.run_dir} has logged step {last}, but {recipe.checkpoints} holds no checkpoint: restore them (is "
+            f"their disk mounted?), remove {recipe.run_dir} to start over, or set another trainer.experiment_name.",
+            exits.CHECKPOINT,
+        )
+    if (begun := min(launches, default=0)) > 0:
+        raise LaunchError(
+            f"{recipe.run_dir} began after step {begun} of another run's checkpoint and has saved none: name that one "
+            f"again with --resume PATH, or remove {recipe.run_dir} to start over.",
+            exits.CHECKPOINT,
+        )
+
+
+def _continue(recipe: Recipe, checkpoint: Path) -> Start:
     """A resumed run validates only what its log lacks; it is complete if nothing at all remains to be done."""
     verify(checkpoint)
     trainer, step = recipe.config.trainer, step_of(checkpoint)
-    if trainer.val_only or checkpoint.parent.resolve() != recipe.checkpoints.resolve():
+    settings = {"resume_mode": "resume_path", "resume_from_path": str(checkpoint)}
+    elsewhere = checkpoint.parent.resolve() != recipe.checkpoints.resolve()
+    if elsewhere and not trainer.val_only and step >= recipe.last_step:
+        raise LaunchError(
+            f"{checkpoint} is of step {step} and {recipe.name} ends with step {recipe.last_step}, so nothing would be "
+            "trained: raise trainer.total_training_steps or total_epochs, or start from its weights alone (seal "
+            "export, actor_rollout_ref.model.path)."
+        )
+    if trainer.val_only or elsewhere:
         return Start(step, checkpoint=checkpoint, settings=settings)
     ended = step >= recipe.last_step
     due = trainer.test_freq > 0 and (ended or step % trainer.test_freq == 0)
@@ -158,7 +213,9 @@ def _describe_changes(recipe: Recipe, step: int) -> tuple[str, ...]:
     now = json.loads(json.dumps(without_secrets(OmegaConf.to_container(recipe.config))))
     before = [*training_launches(recipe.folder, step).values()]
     changes = compare(before[-1]["config"], now, step) if before else []
-    for _, key, old, new in (change for change in changes if not change.moves):
+    hashes = {"hashes": model_hashes(recipe)} if any(change.moves and change.key == MODEL for change in changes) else {}
+    told = [each for each in changes if not each.moves or (each.key == MODEL and not same_model(before[-1], hashes))]
+    for _, key, old, new in told:
         if any(key == kept or key.startswith(f"{kept}.") for kept in KEPT):
             raise LaunchError(
                 f"{key} is {shown(new)}, but {recipe.run_dir} was trained with {shown(old)} to step {step}: "

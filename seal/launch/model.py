@@ -5,6 +5,7 @@ Its folder is read, or the hub is asked for its configuration; no weights are lo
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,17 +78,18 @@ def configuration(recipe: Recipe) -> dict[str, Any]:
             f"{MODEL}={path} does not exist and this recipe works offline: name a folder with a model, or set "
             "seal.process_env.HF_HUB_OFFLINE=0 to download it."
         )
-    return _hub_configuration(path)
+    return _hub_configuration(path, recipe.settings.process_env)
 
 
-def _hub_configuration(model: str) -> dict[str, Any]:
-    """The config.json of a model on the Hugging Face hub, or from the cache; LaunchError if neither gives it."""
+def _hub_configuration(model: str, own: Mapping[str, str]) -> dict[str, Any]:
+    """The config.json of a model on the hub, or from the cache; LaunchError if neither gives it. own: `process_env`."""
     folder = f"name a folder that holds it with {MODEL}=/path"
-    hub = constants.ENDPOINT
+    hub, home = own.get("HF_ENDPOINT") or constants.ENDPOINT, own.get("HF_HOME")
+    place = {"endpoint": hub, "cache_dir": own.get("HF_HUB_CACHE") or (f"{home}/hub" if home else None)}
     hub_logging.set_verbosity_error()  # its attempts; the last one is our sentence
     disable_progress_bars()
     try:
-        path = hf_hub_download(model, "config.json", etag_timeout=HUB_DEADLINE_S)
+        path = hf_hub_download(model, "config.json", etag_timeout=HUB_DEADLINE_S, token=own.get("HF_TOKEN"), **place)
     except GatedRepoError as error:
         raise LaunchError(
             f"{MODEL}={model} is gated: accept its terms at {hub}/{model} and set HF_TOKEN (or run `hf auth login`), "

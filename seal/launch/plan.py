@@ -1,7 +1,6 @@
 """The rows and token budgets of one training step of a recipe, by arithmetic, before anything starts.
 
-Pure: a resolved configuration in, rows and token budgets out. Sizes that do not divide, and
-budgets that contradict each other, are refused here in one sentence (`seal plan` shows the rest).
+Pure. Sizes that do not divide, and budgets that contradict each other, are refused here (`seal plan` shows the rest).
 """
 
 from omegaconf import DictConfig, OmegaConf

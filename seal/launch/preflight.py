@@ -30,9 +30,12 @@ ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 FLASH, FALLBACK = "flash_attention_2", "packed_sdpa"
 FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "actor_rollout_ref.rollout.name": (("vllm",), "rollouts and their checks know no other engine"),
+    "actor_rollout_ref.rollout.calculate_log_probs": ((True,), "ratios and checks read the engine's log-probs"),
     "trainer.v1.trainer_mode": (("seal", "seal_async"), "these are SEAL's trainers"),
     "trainer.v1.sampler.sync_refill_failed_groups": ((False,), "a batch with a lost trajectory ends the run"),
     "algorithm.filter_groups.enable": ((False,), "verl would evict groups before their labels reach C_t"),
+    "trainer.resume_mode": (("auto",), "--resume says where a run starts"),
+    "trainer.resume_from_path": ((None,), "--resume PATH names it"),
     "trainer.max_actor_ckpt_to_keep": ((None,), "it removes parts of checkpoints: use seal.checkpoints.keep_last"),
     "trainer.max_critic_ckpt_to_keep": ((None,), "there is no critic"),
     "trainer.remove_previous_ckpt_in_save": ((None, False), "seal.checkpoints removes checkpoints"),
@@ -106,6 +109,10 @@ def _engines(recipe: Recipe) -> None:
         raise LaunchError(
             f"algorithm.adv_estimator={estimator} or critic.enable=true asks for a critic, which SEAL does not train: "
             "set grpo, and leave the other null."
+        )
+    if recipe.config.actor_rollout_ref.actor.use_prefix_grouper and recipe.config.trainer.device != "cpu":
+        raise LaunchError(
+            "actor_rollout_ref.actor.use_prefix_grouper=true does nothing on a GPU, with verl's engine: leave it false."
         )
     share = recipe.settings.interface.share
     if rollout.n >= 1 and whole_part(share, rollout.n) < 1:

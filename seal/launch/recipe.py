@@ -231,6 +231,8 @@ def _anchor(config: DictConfig, base: Path) -> None:
                 f"trainer.experiment_name is {name!r}; it must be a folder's name, without /.",
             )
     _make_absolute(config.seal, "run_dir", base)
+    if not OmegaConf.is_interpolation(config.trainer, "default_local_dir"):
+        _make_absolute(config.trainer, "default_local_dir", HOME)
     _make_absolute(rollout.agent, "agent_loop_config_path", HOME)
     if not OmegaConf.is_missing(model, "path") and isinstance(model.path, str):
         for folder in (base, HOME):

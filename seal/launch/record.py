@@ -93,14 +93,19 @@ def write_record(
 
 
 def _hashes(recipe: Recipe) -> dict[str, str]:
-    """sha256 of the rows of tasks, of an extension's module, of the model's small files and of its weights."""
+    """sha256 of the rows of tasks, of an extension's module, and of the model."""
     config = recipe.config
-    model = HOME / Path(config.actor_rollout_ref.model.path).expanduser()
     found = {
         f"data/{Path(name).name}": file_sha256(HOME / name) for name in (config.data.train_files, config.data.val_files)
     }
     if extension := extension_file(recipe.settings.diagnosis.taxonomy):
         found[f"extension/{extension.name}"] = file_sha256(extension)
+    return found | model_hashes(recipe)
+
+
+def model_hashes(recipe: Recipe) -> dict[str, str]:
+    """sha256 of the small files of a model's folder and of its weights; {} for a model of the hub."""
+    found, model = {}, HOME / Path(recipe.config.actor_rollout_ref.model.path).expanduser()
     for path in sorted(model.glob("*")):
         if path.suffix in (".json", ".jinja"):
             found[f"model/{path.name}"] = file_sha256(path)

@@ -18,13 +18,14 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from seal.launch import preflight
-from seal.launch.folder import Start, find_start, hold
+from seal.launch.folder import OWNER, Start, find_start, hold
 from seal.launch.follow import WARNING, Interrupt, record_launch_ending, tell, train
 from seal.launch.recipe import Recipe, read_recipe
 from seal.launch.record import TRAINER_CONFIG, write_record
 from seal.launch.service import Found, Needs, Service, find_or_place, find_running, service_urls
 from seal.system import exits
 from seal.system.errors import LaunchError
+from seal.system.files import write_text
 from seal.system.paths import HOME
 from seal.system.processes import adopt_orphans, stop_descendants
 from seal.training.checkpoints import Checkpoints
@@ -173,6 +174,8 @@ def record(
     recipe.rows.write(HOME / recipe.config.data.train_files, HOME / recipe.config.data.val_files)
     if start.checkpoint is not None:  # with the logs, so that a launch that ends here loses neither
         Checkpoints(recipe.checkpoints, recipe.settings.checkpoints).continue_from(start.checkpoint, start.step)
+    if not recipe.checkpoints.is_relative_to(recipe.run_dir):
+        write_text(recipe.name, recipe.checkpoints / OWNER)
     log.keep_through(start.step)
     log.start("checks", at=psutil.Process().create_time())
     log.start("service", at=began)

@@ -61,10 +61,7 @@ def service_urls(config: DictConfig) -> tuple[str, ...]:
 
 
 def probe(url: str) -> dict[str, Any] | None:
-    """The version answer of the service at `url`: {} if something else answers there, None if nothing does.
-
-    LaunchError if the service does not accept the token of this process.
-    """
+    """The service's version at `url`, {} if something else answers, None if nothing; LaunchError for a wrong token."""
     try:
         with ServiceClient(url, deadline_s=PROBE_TIMEOUT_S, attempts=1) as client:
             return client.version().model_dump()

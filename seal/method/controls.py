@@ -1,7 +1,4 @@
-"""The labels that training uses: those of the diagnosis, or of a control that could falsify the method.
-
-docs/how-it-works.md#controls says what each control replaces and what it preserves.
-"""
+"""The labels that training uses: of the diagnosis, or of a control, which could falsify it (docs/how-it-works.md)."""
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -41,10 +38,9 @@ def counted_labels(
 def relabel(batch: Sequence[Sequence[str]], recent: Tally, settings: DiagnosisSettings, seed: int, step: int) -> Batch:
     """The labels of `settings.source` by trajectory and turn, in the order of ``batch``; T_j never changes.
 
-    verifier: as diagnosed. random: each label drawn from the label distribution of the profile's window. permuted: the
-    names of the failure labels exchanged by :func:`exchanged_names`. Excluded labels stay where they are. recent: the
-    tally of *diagnosed* labels in the window, this step included. Drawing from one's own draws would let the
-    distribution drift. Seed and step fix the draw: give the batch in an order that does not depend on timing.
+    verifier: as diagnosed. random: drawn by the shares of labels in `recent`, the tally of *diagnosed* labels in the
+    window, this step included; by the shares of its own draws it would drift. permuted: by :func:`exchanged_names`.
+    Excluded labels stay. Seed and step fix the draw: give the batch in an order that does not depend on timing.
     """
     diagnosed = [tuple(labels) for labels in batch]
     if settings.source == "permuted":

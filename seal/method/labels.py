@@ -1,8 +1,4 @@
-"""The vocabulary of diagnosis: labels, their order in the paper, and their utilities.
-
-A label names what went wrong (or right) in one user turn. Labels are plain strings, so they survive logs; this module
-registers the labels that exist, with the base utility rho(z) of each (paper, Tables 5 and 6).
-"""
+"""The labels that a user turn can get (paper, Table 5), plain strings, with their base utilities rho(z) (Table 6)."""
 
 from dataclasses import dataclass
 
@@ -26,11 +22,8 @@ BROKEN = frozenset({CHECKER_ERROR, GT_ERROR})
 """Labels that say that the verdict itself failed: the trajectory's reward means nothing."""
 
 EXCLUDED = BROKEN | {BUDGET_CUT, INHERITED}
-"""Labels that blame nobody for the turn: never counted, never weighted.
-
-budget_cut: a length or step limit cut the turn. inherited: takes the place of a
-failure label when only a turn's own faults count (`seal.diagnosis.blame: own`).
-"""
+"""Labels that blame nobody for the turn: never counted, never weighted. `inherited` takes the place of a failure label
+when only a turn's own faults count (`seal.diagnosis.blame: own`)."""
 
 SYNONYMS = {EMPTY_TURN: MISSING_TOOL_CALL}
 """Labels of the release's taxonomy that name the same failure as a label of the paper's."""
@@ -49,10 +42,7 @@ _REGISTER: dict[str, Label] = {}
 
 
 def declare(name: str, utility: float, success: bool = False) -> Label:
-    """Register a label; an extension does this before it registers a rule.
-
-    Raises ValueError when the utility is not positive or when another label has the name.
-    """
+    """Register a label, before a rule that gives it; ValueError for a utility not above 0, or another label's name."""
     if not utility > 0:
         raise ValueError(f"label {name!r}: utility must be positive, got {utility!r}")
     label = Label(name, float(utility), success)

@@ -1,7 +1,6 @@
-"""C_t, the policy's failure profile: how often each label was seen recently, and with what reward.
+"""C_t, the policy's failure profile: count and reward of each label over a window of steps (paper, section 3.2).
 
-Aggregates Z(tau) over the trajectories of a window of recent steps (paper, section 3.2). Values are immutable. Rewards
-are summed as whole millionths, so that sums do not depend on the order of trajectories.
+Values are immutable. Rewards are summed as whole millionths, so that sums do not depend on the order of trajectories.
 """
 
 from collections.abc import Iterable, Mapping
@@ -126,7 +125,6 @@ class Profile:
 
 
 def _sums(cells: Iterable[tuple[Any, Cell]]) -> dict[Any, Cell]:
-    """The sum of the cells with the same key."""
     sums: dict[Any, Cell] = {}
     for key, cell in cells:
         sums[key] = sums.get(key, Cell()) + cell

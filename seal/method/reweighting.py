@@ -4,8 +4,7 @@
     w_j    = clip(sum_z p_j(z) rho(z), w_min, w_max)
     A~_j   = w_j A_j
 
-Pure: labels and settings in, weights out; the trainer multiplies. Weights are
-positive, so no advantage changes its sign, and the reward is never touched.
+Pure; the trainer multiplies. Weights are positive, so no advantage changes its sign, and the reward is never touched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,10 +18,7 @@ from seal.settings.reweighting import ReweightSettings
 
 
 def initial_rho(settings: ReweightSettings, taxonomy: str = "paper") -> dict[str, float]:
-    """rho_0: the utility of every label of the taxonomy, the recipe's own where it gives one.
-
-    ValueError when the recipe gives a utility to a label of another taxonomy.
-    """
+    """rho_0: each label's utility, the recipe's where it gives one; ValueError if it names another taxonomy's label."""
     rho = {name: vocabulary.get(name).utility for name in sorted(taxonomy_labels(taxonomy))}
     for label, utility in settings.rho.items():
         if label not in rho:
@@ -39,8 +35,7 @@ def update_rho(
         target_z = clip(rho(z) (1 + alpha s_z (1 - m_z) min(1, n_z / confidence)), w_min, w_max)
         rho_t(z) = (1 - beta) rho_{t-1}(z) + beta target_z
 
-    n, s, m: count, share and mean reward of the label in the profile's window. `pass`
-    keeps its utility. Unchanged when not dynamic.
+    n, s, m: count, share and mean reward of the label in the window. `pass` keeps its utility; all do if not dynamic.
     """
     if not settings.dynamic or not settings.enabled:
         return dict(rho)

@@ -1,8 +1,7 @@
-"""The interface as a teacher: what a rollout passes with cues, it teaches under the plain prompt.
+"""The interface as a teacher (docs/how-it-works.md#the-teacher): a success with cues teaches under the plain prompt.
 
-A passing rollout with cues is replayed without them, and trained in that form if it passes there too
-(`seal/rollout/lesson.py`). This module decides, without an engine: which rollouts of a prompt see which cues, which
-are trained, what each cue gives, and when a cue retires.
+Decided here, without an engine: which rollouts of a prompt see which cues, which are trained, what each cue gives, and
+when a cue retires. `seal/rollout/lesson.py` replays a success.
 """
 
 import statistics
@@ -39,10 +38,7 @@ def whole_part(share: float, rollouts: int) -> int:
 
 
 def role_of(sample: int, rollouts: int, interface: InterfaceSettings) -> Role:
-    """The role of a training rollout, by its number among the rollouts of its prompt.
-
-    With `teacher=retry` the last rollout of the share is the control, if the share has several.
-    """
+    """The role of a training rollout, by its number in its prompt; the last of several that may retry is control."""
     if not sees_omega(sample, interface.share):
         return "plain"
     if interface.teacher == "plain":
@@ -70,10 +66,9 @@ def answering(omega: Omega, category: str, labels: Collection[str]) -> Omega:
 
 
 def has_gradient(role: Role, cues: Collection[str], taught: bool, passed: bool) -> bool:
-    """Return whether a rollout of a prompt with a teacher is trained on.
+    """Return whether a rollout is trained on: one that saw cues only as its lesson, an imitation only if it passed.
 
-    One that saw cues trains only as its lesson, and an imitation only if it passed. The others train. What does not
-    train counts in its group's baseline.
+    What does not train counts in its group's baseline.
     """
     return taught if cues else passed or role != "imitation"
 

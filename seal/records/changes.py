@@ -1,13 +1,14 @@
 """The settings that a run changed when it was resumed, by its log of launches."""
 
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from seal.records.folder import RunFolder
 from seal.settings.sentences import shown
 from seal.system.jsonl import Line, read_jsonl
+
+MODEL = "actor_rollout_ref.model.path"
 
 
 class Change(NamedTuple):
@@ -28,19 +29,21 @@ class Change(NamedTuple):
         return all(path.is_absolute() for path in paths) and paths[0].name == paths[1].name
 
 
+def same_model(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether two launches read the same files of a model; True if one of them logged no hashes."""
+    old, new = (
+        {name: found for name, found in launch.get("hashes", {}).items() if name.startswith("model/")}
+        for launch in (before, after)
+    )
+    return old == new or not (old and new)
+
+
 def training_launches(folder: RunFolder, last: int) -> dict[int, Mapping[str, Any]]:
     """The facts of the launches that trained a run up to the step `last`, by the step that each went on after."""
     lines = read_jsonl(folder.launches) if folder.launches.exists() else ()
     values = [line.value for line in lines if isinstance(line, Line) and {"step", "config"} <= line.value.keys()]
     # Of several launches at a step, the last one has trained what stays.
     return {value["step"]: value for value in values if value["step"] < last}
-
-
-def logged_changes(folder: RunFolder, last: int) -> list[Change]:
-    """The changes by the resumes of a run up to the step `last`, without folders that have moved."""
-    pairs = pairwise((step, facts["config"]) for step, facts in training_launches(folder, last).items())
-    changes = (change for (_, before), (step, after) in pairs for change in compare(before, after, step))
-    return [change for change in changes if not change.moves]
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any], step: int) -> list[Change]:

@@ -133,7 +133,7 @@ class StepRecord:
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
     """`reward_mean` and `pass_share` by environment; empty with a single one."""
     lift: Lift | None = None
-    """The lift of Omega (`seal.interface.share` below 1); None if all rollouts saw Omega or none did."""
+    """The lift of Omega (`seal.interface.share` below 1; with `retry`, within the share); None without both kinds."""
     teaching: dict[str, dict[str, float]] = field(default_factory=dict)
     """With a teacher, by "environment/cue": the figures of `seal.method.teacher.figures`."""
     infra: dict[str, int] = field(default_factory=dict)
@@ -279,10 +279,7 @@ def nothing_learnt(steps: Sequence[StepRecord]) -> str | None:
 
 
 def read_steps(path: Path | str) -> tuple[tuple[StepRecord, ...], tuple[BadLine, ...]]:
-    """The steps of a `steps.jsonl`, ascending, and its bad lines.
-
-    If a step was logged twice, the later line counts. Raises OSError if the file cannot be opened.
-    """
+    """The steps of a `steps.jsonl`, ascending, each by its last line, and bad lines; OSError if it cannot be opened."""
     records, bad = read_records(path, StepRecord.from_line)
     by_step = {record.step: record for record in records}
     return tuple(by_step[step] for step in sorted(by_step)), bad

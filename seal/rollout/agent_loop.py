@@ -107,20 +107,13 @@ class SEALAgentLoop(AgentLoopBase):
             return record, None
         plain = row.with_omega(None)
         params = plain.create_params(self.service.mode(row.environment)) | ({"day": record.day} if record.day else {})
-        again, lesson = await self._play(plain, params, lambda _: self._teacher(told, plain))
+        again, lesson = await self._play(plain, params, lambda _: Lesson(told))
         if again.infra is not None:
             return replace(again, infra_message=f"the lesson was lost: {again.infra_message}"), None
         if not again.usable or not again.passed:
             return record, None
         lesson.leave_out_failures(again.evidence)
         return record, lesson
-
-    def _teacher(self, told: EngineSpeaker, row: Row) -> Lesson:
-        if self.settings.interface.mechanism != "references":
-            return Lesson(told)
-        from shelf.testbed.policy.demonstration import reference_texts
-
-        return Lesson(told, reference_texts(row.task_id, row.turns, self.service.mode(row.environment)))
 
     async def _play(
         self, row: Row, params: Mapping[str, Any], speaker_of: "Callable[[int], Speech | HarnessSpeaker]"
@@ -151,7 +144,8 @@ class SEALAgentLoop(AgentLoopBase):
         from seal.rollout.harness import HarnessSpeaker  # its server loads only where a recipe names a harness
 
         log = Path(settings.run_dir, "harness", "train" if row.training else "val", f"{row.place}.log")
-        chains = Policy(policy, self.service.mode(row.environment), self.budgets.max_steps if row.training else None)
+        most = self.budgets.max_steps if row.training and row.withdrawal is None else None
+        chains = Policy(policy, self.service.mode(row.environment), most)
         return HarnessSpeaker(settings.rollout.harness, settings.rollout.deadline_s, chains, log)
 
     def _output(self, record: TrajectoryRecord, speaker: EngineSpeaker, row: Row) -> AgentLoopOutput:

@@ -6,7 +6,7 @@ last is the one that is trained.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,7 @@ class Policy:
 
     speaker: makes the one of the chain with this number, from 0. prompt_mode: names the format in which the policy
     reads tools and writes calls, hermes if it is an environment's own. cues: what Omega adds to a system text with
-    tools. turn: the current user turn. cut: a limit cut the last message. over: the rollout asks for no more.
+    tools. turn: the current user turn. over: the rollout asks for no more.
     """
 
     def __init__(self, speaker: Callable[[int], "EngineSpeaker"], prompt_mode: str, max_steps: int | None):
@@ -62,7 +62,10 @@ class Policy:
         self._max_steps = max_steps
         self._one_at_a_time = asyncio.Lock()
         self._chains: list[Chain] = []
-        self.cues, self.turn, self.cut, self.over = "", 0, False, False
+        self._asking: asyncio.Task[Any] | None = None
+        self._unheard: tuple[chat.Request, dict[str, Any]] | None = None
+        self._cuts: dict[str, bool] = {}
+        self.cues, self.turn, self.over = "", 0, False
 
     @property
     def trained(self) -> "EngineSpeaker":
@@ -84,16 +87,31 @@ class Policy:
         """True while a message is sampled."""
         return self._one_at_a_time.locked()
 
-    async def complete(self, request: chat.Request) -> dict[str, Any] | None:
-        """The body of the answer, None once the rollout is over.
+    def cut(self, text: str) -> bool:
+        """Whether a limit cut this message of the policy; in other words than its own, the last one."""
+        return self._cuts.get(chat.without_thoughts(text), next(reversed(self._cuts.values()), False))
 
-        OutOfBudget if a budget is used up, SpeakerFault if the engine fails.
+    def end(self) -> None:
+        """Ask for no more; a message that is still being sampled is no part of the rollout."""
+        self.over = True
+        if self._asking is not None:
+            self._asking.cancel()
+
+    async def complete(
+        self, request: chat.Request, gone: Callable[[], Awaitable[bool]] | None = None
+    ) -> dict[str, Any] | None:
+        """The body of the answer, None once the rollout is over or the client has left before its turn.
+
+        gone: whether the client has left. The answer that it left is the answer to the same request, as SDKs repeat it
+        after their timeout. OutOfBudget if a budget is used up, SpeakerFault if the engine fails.
         """
-        messages = tuple(each.heard() for each in request.messages)
+        messages = request.heard()
         tools = [each.document() for each in request.tools or ()]
         async with self._one_at_a_time:
-            if self.over:
+            if (gone is not None and await gone()) or self.over:
                 return None
+            if self._unheard is not None and self._unheard[0] == request:
+                return self._unheard[1]
             chain = self._chain(messages, tools)
             speaker, dialogue = chain.speaker, chain.dialogue
             dialogue.turn, speaker.most = self.turn, request.max_completion_tokens or request.max_tokens
@@ -102,37 +120,43 @@ class Policy:
                 self.over = True
                 raise OutOfBudget("max_steps")  # a chain that is alone counts its own messages
             try:
+                self._asking = asyncio.current_task()
                 said = await speaker.say(dialogue)
             except SpeakerFault as fault:
                 if fault.cause != "prompt_too_long" or not self.others:
                     raise  # a rewritten history that is too long ends this rollout, not the run
                 raise SpeakerFault("harness", f"it rewrote the history: {fault}") from fault
+            finally:
+                self._asking = None
             if said is None:
                 self.over = True
                 raise OutOfBudget(speaker.limit)
-            self.cut = said.truncated
+            self._chains.sort(key=lambda each: each is chain)  # the one that spoke last
+            spoke = chat.without_thoughts(said.text)
+            self._cuts = {text: cut for text, cut in self._cuts.items() if text != spoke} | {spoke: said.truncated}
             if said.truncated:
                 dialogue.truncated.append(len(speaker.sampled) - 1)
             dialogue.messages = [*dialogue.messages, {"role": "assistant", "content": said.text}]
             ids, values = speaker.sampled[-1].ids, speaker.sampled[-1].logprobs
             tokens = list(zip(map(speaker.decoded, ids) if request.logprobs else ids, values, strict=True))
             form, prompt = self._form if tools else None, len(speaker.ids) - len(ids)
-            heard, body = chat.completion(*said, form, prompt, tokens, bool(request.logprobs))
+            names = [tool["name"] for tool in tools]
+            heard, body = chat.completion(*said, form, names, prompt, tokens, bool(request.logprobs))
             chain.heard = (*messages, heard)
+            self._unheard = (request, body) if gone is not None and await gone() else None
             return body
 
     def _chain(self, messages: tuple[chat.ChatMessage, ...], tools: Sequence[Mapping[str, Any]]) -> Chain:
-        """The chain that a request continues, the longest one, or a new one; it becomes the last."""
+        """The chain that a request continues, the longest one, or a new one."""
         names = [tool["name"] for tool in tools]
         known = [chain for chain in self._chains if chain.continued(messages, names)]
         if known:
             chain = max(known, key=lambda each: len(each.heard))
-            self._chains.remove(chain)
             new = chat.rendered(messages[len(chain.heard) :], self._form)
             chain.dialogue.messages = [*chain.dialogue.messages, *new]
             chain.tools |= set(names)
         else:
             chain = Chain(self._speaker(len(self._chains)), set(names))
             chain.dialogue.messages = chat.rendered_start(messages, tools, self._form, self.cues)
-        self._chains.append(chain)
+            self._chains.append(chain)
         return chain

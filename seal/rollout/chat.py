@@ -7,7 +7,7 @@ SDKs rewrite the form; the tokens stay those that were sampled.
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Annotated, Any, Literal, NamedTuple
@@ -66,10 +66,11 @@ class _Function(_Given):
 
 class _Call(_Given):
     function: _Function
+    id: Any = None
 
-    def meaning(self) -> tuple[str, Any]:
+    def meaning(self) -> tuple[Any, tuple[str, Any]]:
         try:
-            return _meaning(self.function.name, json.loads(self.function.arguments or "{}"))
+            return self.id, _meaning(self.function.name, json.loads(self.function.arguments or "{}"))
         except (ValueError, RecursionError):
             raise ValueError("arguments must be JSON") from None
 
@@ -78,10 +79,12 @@ class _Message(_Given):
     role: Literal["developer", "system", "user", "assistant", "tool"]
     content: Annotated[str, BeforeValidator(_joined)] = ""
     tool_calls: tuple[Annotated[_Call, AfterValidator(_Call.meaning)], ...] | None = None
+    tool_call_id: Any = None
 
     def heard(self) -> ChatMessage:
-        text = self.content.strip() if self.role == "assistant" else self.content
-        return ChatMessage("system" if self.role == "developer" else self.role, text, self.tool_calls or ())
+        text = without_thoughts(self.content) if self.role == "assistant" else self.content
+        calls = tuple(meaning for _, meaning in self.tool_calls or ())
+        return ChatMessage("system" if self.role == "developer" else self.role, text, calls)
 
 
 class _Document(_Given):
@@ -109,6 +112,23 @@ class Request(_Given):
     stream: bool | None = None
     logprobs: bool | None = None
 
+    def heard(self) -> tuple[ChatMessage, ...]:
+        """The messages, tool answers in the order of their calls: the formats have no other sign whose they are."""
+        found: list[ChatMessage] = []
+        ids: list[Any] = []
+        for role, group in groupby(self.messages, key=lambda message: message.role):
+            run = list(group)
+            if role == "tool":
+                run.sort(key=lambda each: ids.index(each.tool_call_id) if each.tool_call_id in ids else len(ids))
+            ids = [call for call, _ in run[-1].tool_calls or ()]
+            found += (message.heard() for message in run)
+        return tuple(found)
+
+
+def without_thoughts(text: str) -> str:
+    """What an assistant's message says after its thoughts, which SDKs drop or write anew."""
+    return text.rpartition("</think>")[2].strip()
+
 
 def rendered(messages: Sequence[ChatMessage], form: Format) -> Iterator[dict[str, str]]:
     """The messages in a format: each run of tool answers as one message, and calls within the assistant's text."""
@@ -132,25 +152,34 @@ def rendered_start(
     return [{"role": "system", "content": system}, *rendered(rest, form)]
 
 
-def _read(sampled: str, form: Format | None) -> tuple[ChatMessage, Sequence[Call]]:
-    """A message of the policy as later requests repeat it, and its calls; one that cannot be read leaves a text."""
+def _read(sampled: str, form: Format | None, tools: Collection[str]) -> tuple[ChatMessage, Sequence[Call]]:
+    """A message of the policy as later requests repeat it, and its calls.
+
+    One that cannot be read, or with a call of no tool here, leaves a text: SDKs raise at a tool that they do not know.
+    """
     parsed = form.parse(sampled) if form is not None else None
-    if parsed is not None and parsed.calls and not parsed.refusals:
+    if parsed is not None and parsed.calls and not parsed.refusals and all(name in tools for name, _ in parsed.calls):
         with suppress(ValueError):
             calls = tuple(_meaning(*call) for call in parsed.calls)
             return ChatMessage("assistant", parsed.text.strip(), calls), parsed.calls
-    return ChatMessage("assistant", sampled.strip()), ()
+    return ChatMessage("assistant", without_thoughts(sampled)), ()
 
 
 def completion(
-    sampled: str, cut: bool, form: Format | None, prompt: int, tokens: Sequence[tuple[str, float]], logprobs: bool
+    sampled: str,
+    cut: bool,
+    form: Format | None,
+    tools: Collection[str],
+    prompt: int,
+    tokens: Sequence[tuple[str, float]],
+    logprobs: bool,
 ) -> tuple[ChatMessage, dict[str, Any]]:
     """A message of the policy as later requests repeat it, and the body of the chat completion.
 
-    cut: a limit cut it. form: reads its calls; None for a request without tools. prompt: the tokens of the prompt.
-    tokens: text and log-prob of each one of the message.
+    cut: a limit cut it. form: reads its calls; None for a request without tools. tools: the names that it offers.
+    prompt: the tokens of the prompt. tokens: text and log-prob of each one of the message.
     """
-    heard, calls = _read(sampled, None if cut else form)
+    heard, calls = _read(sampled, None if cut else form, tools)
     said: dict[str, Any] = {"role": "assistant", "content": heard.text if calls else sampled}
     if calls:
         functions = ({"name": name, "arguments": json.dumps(arguments)} for name, arguments in calls)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 from uuid import uuid4
 
+from jinja2.exceptions import TemplateError
 from ray.exceptions import RayError, TaskCancelledError
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
@@ -50,7 +51,7 @@ class EngineSpeaker(Speaker):
         self._loop = loop
         self._settings = settings
         self._budgets = budgets
-        self._training = row.training
+        self._training = row.training and row.withdrawal is None  # a withdrawal has a validation's budgets
         self._sampling_params = sampling_params
         self._seed = f"{settings.seed}/{row.place}/{attempt}"
         self._request_id = uuid4().hex  # one for all messages, so that the same server holds the prefix
@@ -195,5 +196,5 @@ async def _on_token_path(step: Awaitable[Result]) -> Result:
     """Await a step of verl's token builder; raise TokenPathError if it refuses the dialogue."""
     try:
         return await step
-    except ValueError as error:
+    except (ValueError, TemplateError) as error:
         raise TokenPathError(f"verl's token builder refused the dialogue: {error}") from error

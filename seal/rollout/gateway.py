@@ -10,7 +10,7 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import uvicorn
@@ -136,7 +136,7 @@ class Gateway:
         if verb == "GET models":
             return JSONResponse({"object": "list", "data": [{"id": chat.MODEL, "object": "model", "owned_by": "seal"}]})
         if verb == "POST chat/completions":
-            return await _complete(session, await _read(chat.Request, request))
+            return await _complete(session, await _read(chat.Request, request), request.is_disconnected)
         if verb == "GET task":
             return JSONResponse({"messages": task.messages, "deadline_s": task.deadline_s})
         if verb == "POST task":
@@ -145,11 +145,11 @@ class Gateway:
         raise Refused(404, "The gateway has v1/chat/completions, v1/models, KEY/task and KEY/task/mcp.")
 
 
-async def _complete(session: Session, request: chat.Request) -> Response:
+async def _complete(session: Session, request: chat.Request, gone: Callable[[], Awaitable[bool]]) -> Response:
     if isinstance(session.model, Address):
         raise Refused(404, "This harness is scored, not trained: ask the model at task.base_url.")
     try:
-        answer = await session.model.complete(request)
+        answer = await session.model.complete(request, gone)
     except OutOfBudget as limit:
         session.task.events.put_nowait(Event("limit", str(limit)))
         raise Refused(400, f"The rollout has used up its budget: {limit}.", "context_length_exceeded") from None

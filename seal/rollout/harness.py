@@ -74,12 +74,12 @@ class HarnessSpeaker(Speaker):
             self.limit = event.value
             return None
         self.limit = policy.trained.limit if policy is not None else ""
-        return Said(event.value, event.kind == "message" and policy is not None and policy.cut)
+        return Said(event.value, event.kind == "message" and policy is not None and policy.cut(event.value))
 
     async def ended(self, dialogue: Dialogue) -> None:
         """SpeakerFault unless the policy spoke, and what it said is what was sampled."""
         if self._policy is not None:
-            self._policy.over = True  # a summary or a title is no part of the rollout
+            self._policy.end()  # a summary or a title is no part of the rollout
             if not self.told.sampled:
                 raise SpeakerFault("harness", "the harness never asked the policy")
             await self.told.ended(dialogue)

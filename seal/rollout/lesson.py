@@ -11,7 +11,6 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.engine import EngineSpeaker
 from seal.rollout.speaker import Said
-from seal.rollout.token_path import Sampled
 
 
 class Lesson(EngineSpeaker):
@@ -19,15 +18,9 @@ class Lesson(EngineSpeaker):
 
     name = "the lesson"
 
-    def __init__(self, told: EngineSpeaker, instead: Sequence[str] | None = None):
-        """instead: the texts that it says instead of what was sampled."""
+    def __init__(self, told: EngineSpeaker):
         super().__init__(*told.made_of)
-        sampled = told.sampled
-        if instead is not None:
-            encode = self._loop.tokenizer.encode
-            ids = [(*encode(text, add_special_tokens=False), self._eos) for text in instead]
-            sampled = [Sampled(each, (0.0,) * len(each)) for each in ids]
-        self._told = iter(sampled)
+        self._told = iter(told.sampled)
         self.versions = told.versions
 
     async def say(self, dialogue: Dialogue) -> Said | None:

@@ -42,9 +42,8 @@ class Terms:
 async def play(episode: Episode, speaker: Speaker, known: Mapping[str, Any], terms: Terms) -> TrajectoryRecord:
     """Open an episode, pass messages to and fro until it or the speaker ends, evaluate and release it.
 
-    known: the fields of the record that name the rollout (task_id, data_source, category,
-    split, sample, ...). A failure of the service or the speaker gives a record with its cause
-    (`infra`); the record of any other one has the evaluation, its reward and its labels.
+    known: the record's fields that name the rollout (task_id, data_source, category, split, sample, ...). A failure of
+    the service or the speaker gives a record with its cause (`infra`); any other record has the evaluation and reward.
     """
     dialogue, evaluation, infra, message = Dialogue(), None, None, ""
     try:

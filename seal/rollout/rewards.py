@@ -18,12 +18,12 @@ def terminal_reward(evaluation: Mapping[str, Any], settings: RewardSettings, cut
     if cut and settings.cut != "verifier":
         return 0.0
     passed = float(bool(evaluation["valid"]))
-    if settings.mode == "binary":
+    if passed or settings.mode == "binary":
         return passed
     info = evaluation["progress_info"]
     solved, scorable = info["passed_turns"], info["scorable_turns"]
     abstained, abstainable = info["passed_irrelevance_turns"], info["irrelevance_turns"]
     if settings.mode == "capped":
-        return passed or WEIGHT * solved / max(1, scorable)
+        return WEIGHT * solved / max(1, scorable)
     total = scorable + WEIGHT * abstainable
     return (solved + WEIGHT * abstained) / total if total else passed

@@ -18,8 +18,8 @@ class Row:
 
     turns: of a prefix of the task; -1 for the whole. sample: the number of the rollout among its prompt's. step: the
     trainer's step, which drew it. index: of the task in its data set. training: played as in training, as the shown
-    side of a withdrawal is. omega: what the episode shows, None for the plain benchmark. withdrawal: see
-    TrajectoryRecord.
+    side of a withdrawal is, with a validation's budgets. omega: what the episode shows, None for the plain benchmark.
+    withdrawal: see TrajectoryRecord.
     """
 
     task_id: str
@@ -89,7 +89,6 @@ class Row:
             params["enforce_available_tools"] = True  # calls of tools that the task does not offer are refused
             if self.omega is not None:
                 params["omega"] = self.omega
-                # Drawn by step, row and sample.
                 draw = zlib.crc32(f"guard/{self.place}".encode()) / 2**32
                 params["leak_guard"] = always_guarded or draw < LEAK_GUARD_SHARE
         return params

@@ -26,9 +26,8 @@ class Said(NamedTuple):
 class Speaker:
     """The source of messages for `play`.
 
-    name: in messages to the user. limit: the budget (a key of CUTS) that cut the last
-    message, or why there is no further one: a budget, or REFUSAL; "" without one. late: the
-    cause of a failure when the speaker has not spoken within the deadline.
+    name: in messages to the user. limit: the budget (a key of CUTS) that cut the last message, or why there is no
+    further one: a budget, or REFUSAL; "" without one. late: the cause when nothing is said within the deadline.
     """
 
     name = "the policy"

@@ -77,7 +77,7 @@ class Task:
         """Run a tool; return its answer, an error's text included."""
         self._require_native()
         answers = await self._say("call", call_text(name, arguments))
-        return "\n".join(_bare(message["content"]) for message in answers) or ENDED
+        return "\n".join(_bare(message["content"]) for message in answers) if answers else ENDED
 
     async def user_messages(self) -> AsyncIterator[str]:
         """The user's messages, until the conversation ends; answer each before the next."""

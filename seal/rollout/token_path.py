@@ -41,8 +41,7 @@ def check(
 ) -> None:
     """Raise TokenPathError unless the response is the sampled messages at their spans, and context elsewhere.
 
-    response, mask, logprobs: one value per response token. spans: (start, end) of
-    each sampled message in response tokens, in order.
+    response, mask, logprobs: one value per response token. spans: (start, end) of each message in these, in order.
     """
     if not len(response) == len(mask) == len(logprobs):
         raise TokenPathError(f"{len(response)} tokens, {len(mask)} of mask and {len(logprobs)} log-probs")

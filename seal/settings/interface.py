@@ -9,7 +9,6 @@ from seal.settings.base import Count, NonZeroShare, Settings
 Kind = Literal["schema", "feedback", "guideline"]
 KINDS: tuple[Kind, ...] = ("schema", "feedback", "guideline")
 Teacher = Literal["off", "share", "retry", "plain", "wrong_hints"]
-Mechanism = Literal["teacher", "plain_baseline", "references", "wide_clip"]
 
 
 class EvolveSettings(Settings):
@@ -50,10 +49,6 @@ class InterfaceSettings(Settings):
     sees Omega; `retry`: it sees the cues that answer the failures of the prompt's plain rollouts if none of these
     passed, and a cue without lift retires. Controls: `plain`, none sees cues, and the share's failures are not trained;
     `wrong_hints`, the share sees the cues of another task."""
-    mechanism: Mechanism = "teacher"
-    """What `benchmarks/mechanism.md` changes of a teacher. `plain_baseline`: plain rollouts are compared with plain
-    ones alone. `references`: a lesson says the task's reference instead of what was sampled. `wide_clip`: the ratio of
-    lessons alone is clipped at 2 (1 + clip_ratio_high)."""
     evolve: EvolveSettings = EvolveSettings()
     """When cues turn on and off."""
 

@@ -29,8 +29,7 @@ def start(
 ) -> subprocess.Popen:
     """Start a command in a session of its own, so that Ctrl-C only reaches the launcher; output goes to `log`.
 
-    keep: file descriptors that the command inherits. The kernel sends it SIGTERM
-    when the launcher dies, however it dies.
+    keep: file descriptors that it inherits. The kernel sends it SIGTERM when the launcher dies, however it dies.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:

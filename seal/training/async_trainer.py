@@ -1,10 +1,8 @@
 """SEAL's asynchronous trainer: rollouts go on while others are trained, over verl's `colocate_async`.
 
-A prompt is drawn some steps before it is trained, and its trajectories may be sampled by the weights of
-several steps. Each row therefore carries the Omega it was drawn with and the mark of training; verl keeps
-rows under way in the checkpoint, so both survive a resume. C_t counts a trajectory in the step whose Omega
-it was played with, and the advantages of stale trajectories are corrected by PPO's ratio to the log-probs
-of the engine, or by verl's `algorithm.rollout_correction` (docs/operate.md#asynchronous-training).
+A prompt is drawn some steps before it is trained (docs/operate.md#asynchronous-training). Each row therefore carries
+the Omega it was drawn with and the mark of training; verl keeps rows under way in the checkpoint, so both survive a
+resume. PPO's ratio to the engine's log-probs, or `algorithm.rollout_correction`, corrects stale trajectories.
 """
 
 import logging
@@ -62,6 +60,14 @@ class SEALAsyncTrainer(SEALTraining, PPOTrainerColocateAsync):
         """The engine as the agent loops call it."""
         return self.llm_server_manager.get_client(client_cls=SEALAsyncClient)
 
+    def prepare_step(self) -> dict:
+        """Draw a batch of prompts, unless a stop in the rollouts of a step saved its own with those under way."""
+        batch = self.config.data.train_batch_size
+        if self._restored_tq_prompt_count >= batch * (1 + self.config.trainer.v1.colocate_async.num_warmup_batches):
+            self._restored_tq_prompt_count -= batch
+            return {}
+        return super().prepare_step()
+
     def _submit_batch_to_rollout(self, batch: TensorDict) -> int:
         """Mark rows as training and give them their Omega before verl stores them, so that a resume finds both."""
         tu.assign_non_tensor_stack(batch, "training", [True] * len(batch))
@@ -74,6 +80,10 @@ class SEALAsyncTrainer(SEALTraining, PPOTrainerColocateAsync):
     def _load_checkpoint(self):
         super()._load_checkpoint()
         self._drop_trained()
+        # verl sends what was under way again; a prompt whose rollout broke off is played anew too.
+        tags = (tq.kv_list(TRAIN) or {}).get(TRAIN, {})
+        if failed := {key: {**tag, "status": "pending"} for key, tag in tags.items() if tag.get("status") == "failure"}:
+            tq.kv_batch_put(keys=list(failed), partition_id=TRAIN, tags=list(failed.values()))
         # A stop may have cut a validation short; it is played anew.
         if begun := (tq.kv_list(VALIDATION) or {}).get(VALIDATION):
             tq.kv_clear(keys=list(begun), partition_id=VALIDATION)

@@ -19,7 +19,7 @@ from verl.utils.debug.metrics import calculate_debug_metrics
 
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
-from seal.training.closed_loop import Group, by_prompt, mark_groups
+from seal.training.closed_loop import Group, mark_groups
 
 
 def take_engine_logprobs(batch: KVBatchMeta) -> KVBatchMeta:
@@ -163,33 +163,6 @@ class StepBatch:
                 "differently. Compare the precision and the attention of both, or raise the tolerance."
             )
         return {"logp_diff_max": largest, "logp_diff_mean": mean}
-
-    def with_plain_baselines(self) -> Self:
-        """Return the batch in which plain rollouts beside cued ones have GRPO's advantages among themselves."""
-        advantages = list(self.advantages)
-        for places in by_prompt(self.groups).values():
-            plain = [place for place in places if not self.records[place].cues]
-            if len(plain) in (len(places), 0):
-                continue
-            scores = torch.tensor([self.records[place].score for place in plain], dtype=torch.float32)
-            spread = scores.std() if len(plain) > 1 else torch.tensor(1.0)
-            for place, value in zip(plain, (scores - scores.mean()) / (spread + 1e-6), strict=True):
-                advantages[place] = torch.full_like(advantages[place], value.item())
-        return replace(self, advantages=tuple(advantages))
-
-    def widen_clip(self, w: Sequence[float], factor: float) -> list[float]:
-        """Let the ratio of lessons grow `factor` times as far before PPO clips it; returns the w to write.
-
-        min(r A, clip(r, 1 + e) A) with r = factor r' and A' = factor A is min(r' A', clip(r', 1 + e) A'), clipped at
-        r = factor (1 + e): the old log-prob grows by log(factor) and the advantage, which is positive, by factor.
-        """
-        taught = [i for i, record in enumerate(self.records) if record.taught]
-        if taught:
-            keys = [self.keys[i] for i in taught]
-            data = tq.kv_batch_get(keys=keys, partition_id=self.partition, select_fields=["old_log_probs"])
-            moved = [row + math.log(factor) for row in data["old_log_probs"].unbind()]
-            self._put(keys, TensorDict({"old_log_probs": _ragged(moved)}, batch_size=len(keys)))
-        return [factor * each if record.taught else each for each, record in zip(w, self.records, strict=True)]
 
     def write_advantages(self, w: Sequence[float]) -> None:
         """Replace every advantage by w_j A_j (paper, section 3.4)."""

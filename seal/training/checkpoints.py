@@ -89,7 +89,8 @@ class Checkpoints:
         written; earlier checkpoints then stay as they were.
         """
         staging = self._folder / SAVING
-        shutil.rmtree(staging, ignore_errors=True)
+        for left in (staging, self._folder / REMOVING):
+            shutil.rmtree(left, ignore_errors=True)
         self._require_room(step)
         written = staging / f"global_step_{step}"
         try:

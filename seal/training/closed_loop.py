@@ -26,8 +26,7 @@ MIN_GROUP = 2
 class Group:
     """One trajectory's standing in its group.
 
-    uid: the prompt. counts: it is usable and its group has at least MIN_GROUP usable
-    trajectories. trains: it counts and is not silent.
+    uid: the prompt. counts: usable, in a group with at least MIN_GROUP usable ones. trains: it counts, is not silent.
     """
 
     uid: str
@@ -80,7 +79,7 @@ class ClosedLoop:
         by its number.
         """
         settings, shown = self._settings, self._state.omega
-        order = _order(records, groups)
+        order, compared = _order(records, groups), by_prompt(groups).values()
         prompts = self._trials(records, groups, transfers or {}) if settings.teaches else []
         if settings.interface.teacher == "retry" and settings.shows_omega and settings.closed_loop:
             self._evidence = self._evidence.after(prompts)
@@ -92,6 +91,7 @@ class ClosedLoop:
         record = replace(
             _record(step, records, groups, [(records[i], w[i], advantages[i]) for i in order], played),
             omega=SentOmega.of(shown) if settings.shows_omega else None,
+            lift=Lift.of([records[i] for i in places if self._comparable(records[i])] for places in compared),
             teaching=figures(prompts),
         )
         report = StepReport(record, self._state.profile.to_json(), self.omega_to_send())
@@ -102,18 +102,23 @@ class ClosedLoop:
         drawn = step if record.drawn is None else record.drawn
         return Rollout(record.category, labels, record.score, drawn, not (self._settings.teaches and record.cues))
 
+    def _comparable(self, record: TrajectoryRecord) -> bool:
+        """False if its failure may be the reason for the cues of others."""
+        interface = self._settings.interface
+        return interface.teacher != "retry" or sees_omega(record.sample, interface.share)
+
     def _trials(
         self, records: Sequence[TrajectoryRecord], groups: Sequence[Group], transfers: Mapping[int, float]
     ) -> list[tuple[str, list[Trial]]]:
         """The rollouts that a teacher compares, by prompt, with the prompt's environment."""
-        interface, prompts = self._settings.interface, []
+        prompts = []
         for places in by_prompt(groups).values():
             trials = []
             for i in places:
-                record, comparable, failures = records[i], True, records[i].signals
-                if interface.teacher == "retry":  # the cues were chosen for what failed before
-                    comparable = sees_omega(record.sample, interface.share)
+                record, failures = records[i], records[i].signals
+                if self._settings.interface.teacher == "retry":  # the cues were chosen for what failed before
                     failures = frozenset(catalogue()[cue].label for cue in record.cues)
+                comparable = self._comparable(record)
                 trials.append(Trial(record.cues, failures, record.score, record.taught, transfers.get(i), comparable))
             prompts.append((records[places[0]].environment, trials))
         return prompts
@@ -162,7 +167,6 @@ def _record(
         rho=dict(played.state.rho),
         w=Range.of(played.w),
         push=_push(weighted),
-        lift=Lift.of(rollouts),
         groups_with_spread=sum(len({each.score for each in prompt}) > 1 for prompt in rollouts),
         trajectories_dropped=len(records) - len(weighted),
         groups_dropped=len({group.uid for group in groups}) - len(rollouts),

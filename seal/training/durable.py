@@ -22,7 +22,7 @@ from seal.records.folder import RunFolder
 from seal.records.trajectory import FATAL, TrajectoryRecord
 from seal.records.validation import environment_averages, validation_averages
 from seal.settings import SealSettings
-from seal.training.checkpoints import SAVING, CheckpointError, Checkpoints, last_step, load_state
+from seal.training.checkpoints import SAVING, CheckpointError, Checkpoints, load_state
 from seal.training.checkpoints import save_state as write_state
 from seal.training.log import RunLog
 from seal.training.stop import StopRequested, check_infrastructure
@@ -93,15 +93,10 @@ class Durable(PPOTrainer):
         self._recipe_callback.on_save(trainer=self, global_step=step, checkpoint_dir=folder, async_save=False)
 
     def _load_checkpoint(self):
-        trainer = self.config.trainer
-        if trainer.resume_mode == "auto":
-            step = last_step(self._folder)
-            trainer.resume_mode = "disable" if step is None else "resume_path"
-            trainer.resume_from_path = str(self._folder / f"global_step_{step}")
         super()._load_checkpoint()
         self._saved_step = self.global_steps
         if self.global_steps > 0:
-            self._continue_from(Path(trainer.resume_from_path))
+            self._continue_from(Path(self.config.trainer.resume_from_path))
         else:
             self._log.keep_through(0)
         self._hide_later_points()

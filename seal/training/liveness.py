@@ -25,10 +25,7 @@ GRACE_S = 5.0
 
 
 class Liveness:
-    """A thread that calls `end`, once, with the ending that the death of a process means.
-
-    names: of all actors that were ever seen, by their id.
-    """
+    """A thread that calls `end`, once, with the ending that a process's death means; names: of actors seen, by id."""
 
     def __init__(self, end: Callable[[Ending], None]) -> None:
         self.names: dict[str, str] = {}

@@ -64,10 +64,10 @@ class RunLog:
 
     def keep_through(self, step: int) -> None:
         """Drop what was logged after `step`: those steps will be run again."""
-        for name in (*STEP_LOGS, "stages", "launches"):
+        for name in (*STEP_LOGS, "stages", "launches", "start"):
             path = self._folder.log(name)
             if path.exists():
-                lines = [line for line in _complete_lines(path) if json.loads(line)["step"] <= step]
+                lines = [line for line in _complete_lines(path) if json.loads(line).get("step", 0) <= step]
                 write_text("".join(line + "\n" for line in lines), path)
         for folder in (self._folder.trajectories, self._folder.validations, self._folder.withdrawals):
             for later, path in step_files(folder):

@@ -1,7 +1,4 @@
-"""The buffer between verl's trainer and its rollouts: the prompts it sends out, and the sampler that collects them.
-
-The sampler is verl's `trainer.v1.sampler.custom_sampler`.
-"""
+"""The prompts that the trainer sends out, and the sampler that collects them (`trainer.v1.sampler.custom_sampler`)."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -23,19 +20,23 @@ PROGRESS_S = 1.0  # between two notes of how many prompts are played
 
 TRAIN, VALIDATION = "train", "val"
 """verl's partitions of rollouts."""
+NEVER_CAME = (
+    "never came back from the agent-loop workers; their errors are in the log. Start again to resume from the last "
+    "checkpoint."
+)
 
 
 class SEALReplayBuffer(ReplayBuffer):
     """Returns whole training batches in a fixed order, and heeds a stop request; of the synchronous trainer.
 
-    sampler_kwargs: `run_dir`, the folder whose stop file ends a wait; `samples`, trajectories per training prompt.
+    sampler_kwargs: `run_dir`, the folder whose stop file ends a wait; `samples`, trajectories per prompt by partition.
     """
 
     def __init__(self, *, sampler_kwargs: Mapping[str, Any], **arguments: Any):
         super().__init__(sampler_kwargs=sampler_kwargs, poll_interval=POLL_INTERVAL_S, **arguments)
         folder = RunFolder(sampler_kwargs["run_dir"])
         self._stop, self._progress = folder.stop, folder.progress
-        self._samples = int(sampler_kwargs["samples"])
+        self._samples = {name: int(sampler_kwargs["samples"][name]) for name in (TRAIN, VALIDATION)}
         self._order: dict[str, int] = {}
         self._sent = 0
         self._told = 0.0
@@ -49,18 +50,16 @@ class SEALReplayBuffer(ReplayBuffer):
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict]:
         """Wait for `batch_size` groups; a training batch comes in the order in which its prompts were sent.
 
-        Raises StopRequested when a stop is requested during the wait, and InfrastructureFailure when trajectories of a
-        training batch are missing: verl would pad the gap.
+        Raises StopRequested when a stop is requested during the wait, and InfrastructureFailure when trajectories are
+        missing: verl would pad the gap of a training batch, and leave them out of a validation's averages.
         """
-        expected = batch_size * self._samples
+        expected = batch_size * self._samples[partition_id]
         batch, metrics = super().sample(global_steps=global_steps, partition_id=partition_id, batch_size=batch_size)
+        if len(batch) != expected:
+            raise InfrastructureFailure(
+                f"{expected - len(batch)} of {expected} trajectories of step {global_steps} {NEVER_CAME}"
+            )
         if partition_id == TRAIN:
-            if len(batch) != expected:
-                raise InfrastructureFailure(
-                    f"{expected - len(batch)} of {expected} trajectories of step {global_steps} never came back from "
-                    "the agent-loop workers; their errors are in the log. Start again to resume from the last "
-                    "checkpoint."
-                )
             batch.reorder(sorted(range(len(batch)), key=lambda i: self._position(batch.keys[i])))
             for key in batch.keys:
                 self._order.pop(key.rsplit("_", 2)[0], None)
@@ -88,6 +87,12 @@ class SEALReplayBuffer(ReplayBuffer):
 
 class SEALAsyncReplayBuffer(SEALReplayBuffer, ReplayBufferAsync):
     """The sampler of the asynchronous trainer: the oldest prompts whose rollouts have all ended."""
+
+    def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> tuple:
+        """verl's, but a prompt with a rollout that broke off ends the run, as in the synchronous trainer."""
+        if partition_id == TRAIN and (failed := self.failure_keys[TRAIN]):
+            raise InfrastructureFailure(f"Trajectories of {len(failed)} prompts {NEVER_CAME}")
+        return super()._terminal_eviction_reasons(global_steps, partition_id)
 
 
 class PromptSender:

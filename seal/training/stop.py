@@ -1,7 +1,6 @@
 """Reasons to end a run before its last step: a request, or too many failures of the infrastructure.
 
-The file `experiments/<name>/stop` (`RunFolder.stop`) asks the trainer to save and end. The launcher writes it on Ctrl-C
-and SIGTERM. The trainer checks for it between the stages of a step and while it waits for rollouts.
+The trainer looks for the request, `RunFolder.stop`, between the stages of a step and while it waits for rollouts.
 """
 
 from collections import Counter

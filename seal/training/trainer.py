@@ -22,7 +22,7 @@ from seal.settings import SealSettings
 from seal.training.batch import StepBatch, take_engine_logprobs
 from seal.training.closed_loop import ClosedLoop, records_to_log
 from seal.training.durable import Durable
-from seal.training.replay_buffer import PromptSender, SEALReplayBuffer
+from seal.training.replay_buffer import TRAIN, VALIDATION, PromptSender, SEALReplayBuffer
 from seal.training.stop import check_infrastructure
 
 
@@ -71,12 +71,9 @@ class SEALTraining(Durable):
         bypassed = self.config.algorithm.rollout_correction.bypass_mode
         step = step.with_tokens(self._settings.checks_logprobs(self.global_steps) and not bypassed)
         differences = step.compare_logprobs(self.global_steps, self._settings)
-        mechanism = self._settings.interface.mechanism
-        if mechanism == "plain_baseline":
-            step = step.with_plain_baselines()
         advantages = step.group_advantages
         w, report = self._loop.step(self.global_steps, step.records, step.groups, advantages, transfers)
-        step.write_advantages(step.widen_clip(w, 2.0) if mechanism == "wide_clip" else w)
+        step.write_advantages(w)
         self._log.trajectories(self.global_steps, records_to_log(step.records, step.groups, advantages, w))
         seconds = before_verl - started + time.perf_counter() - after_verl
         self._report = report.with_figures(**differences, seal_seconds=seconds)
@@ -118,7 +115,10 @@ def use_extension_points(config: DictConfig, mode: str, buffer: type) -> None:
         "trainer.v1.sampler.custom_sampler.name": buffer.__name__,
         "trainer.v1.sampler.sampler_kwargs": {
             "run_dir": str(config.seal.run_dir),
-            "samples": config.actor_rollout_ref.rollout.n,
+            "samples": {
+                TRAIN: config.actor_rollout_ref.rollout.n,
+                VALIDATION: config.actor_rollout_ref.rollout.val_kwargs.n,
+            },
         },
     }
     settings = SealSettings.of(config)

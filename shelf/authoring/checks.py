@@ -76,7 +76,9 @@ def tasks_and_splits(subject: Subject) -> str:
     environment = subject.environment
     sides = {side: set(environment.task_ids(side)) for side in ("train", "eval")}
     every = list(environment.task_ids(""))
-    if len(set(every)) != len(every) or not every:
+    if not every:
+        raise Nonconforming("no task is listed")
+    if len(set(every)) != len(every):
         raise Nonconforming(f"{len(every)} task ids are listed, {len(set(every))} of them different")
     for side, ids in sides.items():
         if wrong := [task for task in ids if environment.task(task).side != side]:
@@ -219,6 +221,11 @@ def reference_passes(subject: Subject) -> str:
 def faults_fail(subject: Subject) -> str:
     """Doing nothing fails, and so does leaving a write out, in nearly all places; no other call changes the state."""
     environment, failed, tried = subject.environment, 0, 0
+    if not any(any(environment.reference(task)) for task in (*subject.tasks, *environment.task_ids(""))):
+        raise Nonconforming(
+            "no reference holds a call, so the verifier is never asked and every answer gets reward 1: give each task "
+            "the calls of one solution"
+        )
     for task in subject.tasks:
         calls = environment.reference(task)
         if not any(calls):

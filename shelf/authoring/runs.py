@@ -14,6 +14,9 @@ import orjson
 
 from env_service.encoding import encode
 from env_service.environments.base import Call, Environment, EnvironmentEpisode, Guard
+from env_service.environments.bfcl.catalog import Task
+from env_service.environments.bfcl.environment import BfclEnvironment
+from env_service.environments.kit.dialogue import ToolEpisode
 
 PROCESS_SECONDS = 600.0
 """Seconds that another process may take to play all runs."""
@@ -77,6 +80,11 @@ def reference_run(environment: Environment, task_id: str, mode: str, without: tu
     return Run(kind, task_id, said(environment, kept, mode), {"tool_prompt_mode": mode})
 
 
+def open_episode(task: Task, params: Mapping[str, Any]) -> ToolEpisode:
+    """Start an episode of a task that no environment need know, without deadlines."""
+    return ToolEpisode(BfclEnvironment().task_scene(task, params), Guard())
+
+
 def said(environment: Environment, turns: Sequence[Sequence[Call]], mode: str) -> tuple[str, ...]:
     """The messages of an assistant that makes these calls one by one, and closes each turn."""
     texts = ((*(environment.render(mode, call) for call in calls), environment.closing(mode)) for calls in turns)
@@ -123,10 +131,7 @@ RUBBISH = (
 
 
 def play_elsewhere(environment: Environment, location: str, runs: Sequence[Run]) -> list[list[Any]]:
-    """The answers to the runs in a new process with another hash seed.
-
-    ValueError with the end of what it wrote if it fails or does not end.
-    """
+    """The answers of a new process with another hash seed; ValueError if it fails (with its last line) or hangs."""
     job = {"name": environment.name, "location": location, "runs": [asdict(run) for run in runs]}
     path = os.pathsep.join(filter(None, sys.path))
     seeded = {**os.environ, "PYTHONHASHSEED": "4711", "PYTHONPATH": path}

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seal.records.changes import Change, logged_changes
+from seal.records.changes import Change
 from seal.records.folder import RunFolder
 from seal.settings.run import CheckpointSettings
 from seal.system.paths import HOME
 from seal.system.text import enumeration
 from seal.training.checkpoints import CheckpointError, Checkpoints, load_state, step_of, verify, whole_steps
-from shelf.statistics.launches import Launch, launch_of_step, read_launches
+from shelf.statistics.launches import Launch, launch_of_step, logged_changes, read_launches
 
 
 @dataclass(frozen=True)

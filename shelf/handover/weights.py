@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch.distributed.tensor import DTensor, Shard
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 # Its warning is about compiling what was unpickled, which nobody does here.
@@ -43,9 +43,12 @@ def write_model(actor: Path, out: Path, dtype: str | None, base: str, merge_adap
     config = AutoConfig.from_pretrained(parts)
     wanted = DTYPES.get(dtype or "") or config.dtype or torch.bfloat16
     weights = merged_weights(actor, wanted)
+    # As verl chooses (get_hf_auto_model_class): a model that takes images is trained whole.
+    images = type(config) in AutoModelForImageTextToText._model_mapping
     with torch.device("meta"):  # without memory of its own: loading is a check of every name and shape
         # The run's own attention (`seal.backends`) is not the reader's: transformers chooses again.
-        model = AutoModelForCausalLM.from_config(config, dtype=wanted, attn_implementation="eager")
+        kind = AutoModelForImageTextToText if images else AutoModelForCausalLM
+        model = kind.from_config(config, dtype=wanted, attn_implementation="eager")
         if any(".lora_A." in name for name in weights):
             model = _with_adapter(model, actor, weights, base)
     adapter_only = all(".lora_" in name for name in weights)

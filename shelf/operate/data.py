@@ -1,8 +1,7 @@
 """Making and checking ``data/``: parquet files, the released split, the manifest.
 
-From the pinned ``bfcl-eval`` package, without network. The parquet files are
-made on each machine (``install.sh`` calls this). The JSON files are part of the
-repository, so that a changed package or split does not go unnoticed.
+From the pinned ``bfcl-eval`` package, without network. The parquet files are made on each machine (``install.sh`` calls
+this). The JSON files are part of the repository, so that a changed package or split does not go unnoticed.
 """
 
 import json
@@ -64,8 +63,7 @@ def manifest() -> dict[str, Any]:
 def prepare(out: Path | str, accept_changed_data: bool = False) -> dict[str, Any]:
     """Make every file under ``out`` and return the manifest.
 
-    ValueError if ``out`` records benchmark data that differ from the installed
-    package's, unless accept_changed_data.
+    ValueError if ``out`` records benchmark data that differ from the installed package's, unless accept_changed_data.
     """
     out = Path(out)
     made = manifest()

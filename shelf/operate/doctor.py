@@ -88,7 +88,8 @@ def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Fi
         yield replace(_gpus(torch), needed=not uses_existing_cluster(config))
         yield _flash_attn()
         yield _compiler()
-        yield _fits(asked, torch)
+        fits = _fits(asked, torch)
+        yield replace(fits, needed=fits.needed and not uses_existing_cluster(config))
     if uses_existing_cluster(config):
         close = "Close the nodes' ports to other machines: docs/operate.md#many-machines."
         yield Finding("network", "the engine and the data queue listen on the nodes' addresses", close, needed=False)

@@ -40,9 +40,8 @@ class RunPlan:
     @classmethod
     def of(cls, recipe: Recipe) -> Self:
         """LaunchError if the step does not divide, or if a first prompt does not fit its budget."""
-        step, settings = step_plan(recipe.config), recipe.settings
-        cues = settings.shows_omega
-        tasks = tuple(lengths(recipe, recipe.rows.train, cues))
+        step = step_plan(recipe.config)
+        tasks = tuple(lengths(recipe, recipe.rows.train, recipe.settings.shows_omega))
         longest = max(task.prompt for task in tasks)
         if longest > step.prompt:
             raise LaunchError(

@@ -25,7 +25,6 @@ accepted only where it is the default.
 This page is made from `seal/settings` by `seal settings --out docs/settings.md`.
 """
 
-
 _NAMES = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 
 
@@ -131,16 +130,13 @@ def _rows(key: str, block: type[Settings]) -> Iterator[SettingRow]:
             allowed = kind(field.annotation, field.metadata)
             type_name = f"{allowed.type} or null" if allowed.optional else allowed.type
             may_be = f"{type_name}, {allowed.bounds}" if allowed.bounds else type_name
-            yield SettingRow(joined(key, name), may_be, _default(defaults[name]), _text(field.description))
+            default = "required" if defaults[name] == "???" else f"`{_value(defaults[name])}`"
+            yield SettingRow(joined(key, name), may_be, default, _text(field.description))
 
 
 def _text(docstring: str) -> str:
     """A docstring as one line, with links to the pages that it names."""
     return re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", " ".join(inspect.cleandoc(docstring).split()))
-
-
-def _default(value: Any) -> str:
-    return "required" if value == "???" else f"`{_value(value)}`"
 
 
 def _value(value: Any) -> str:

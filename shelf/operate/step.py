@@ -14,14 +14,12 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 class StepPlan:
     """One training step, in rows (trajectories), devices and tokens.
 
-    ranks: data-parallel parts of the actor; engines: rollout replicas. rows_per_rank:
-    rows of one mini-batch on one rank. packed: tokens of one micro-batch, None if
-    micro-batches hold a fixed number of rows. longest: tokens that a training row
-    can reach; prompt, message, response, model: the budgets of a first prompt, an
-    assistant message, everything after the prompt, and the engine. most_micro_batches:
-    of one mini-batch on one rank, if every row is as long as it can be.
-    in_flight: trajectories that are played at a time. engine_slots: those that an
-    engine generates for at a time.
+    ranks: data-parallel parts of the actor; engines: rollout replicas. rows_per_rank: rows of one mini-batch on one
+    rank. packed: tokens of one micro-batch, None if micro-batches hold a fixed number of rows. longest: tokens that a
+    training row can reach; prompt, message, response, model: the budgets of a first prompt, an assistant message,
+    everything after the prompt, and the engine. most_micro_batches: of one mini-batch on one rank, if every row is as
+    long as it can be. in_flight: trajectories that are played at a time. engine_slots: those that an engine generates
+    for at a time.
     """
 
     prompts: int

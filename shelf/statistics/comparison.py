@@ -42,10 +42,7 @@ class Comparison(NamedTuple):
 
 
 def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Comparison, ...]:
-    """Compare two sides on the tasks that both have, each category and the average over categories.
-
-    ValueError if they share no task.
-    """
+    """Compare two sides on the tasks that both have, by category and on average; ValueError if they share no task."""
     sides = [[line for line in side.lines if has_verdict(line) and line.task not in without] for side in (a, b)]
     shared = set.intersection(*({(*_named(line), line.prefix) for line in lines} for lines in sides))
     if not shared:

@@ -148,6 +148,7 @@ def paired_difference(
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(differences, [tail, 1 - tail])
     below, above = int((differences <= 0).sum()), int((differences >= 0).sum())
+    least = 2.0 ** (1 - len(rows))  # exchanging the signs of the clusters gives no smaller one
     binary = bool(np.isin(scores, (0.0, 1.0)).all())
     gained = int((scores[:, 1] > scores[:, 0]).sum()) if binary else None
     lost = int((scores[:, 1] < scores[:, 0]).sum()) if binary else None
@@ -159,7 +160,7 @@ def paired_difference(
         low=float(low),
         high=float(high),
         standard_error=float(differences.std(ddof=1)),
-        p_bootstrap=min(1.0, 2 * (min(below, above) + 1) / (RESAMPLES + 1)),
+        p_bootstrap=min(1.0, max(least, 2 * (min(below, above) + 1) / (RESAMPLES + 1))),
         gained=gained,
         lost=lost,
         p_mcnemar=mcnemar(gained, lost) if gained is not None and lost is not None else None,

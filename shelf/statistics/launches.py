@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self
 
 from pydantic import ValidationError
 
+from seal.records.changes import MODEL, Change, compare, same_model, training_launches
 from seal.records.folder import RunFolder
 from seal.settings import BLOCKS, SealSettings
 from seal.settings.base import plain
@@ -29,10 +31,7 @@ def read_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: its facts as logged, and the settings in them.
-
-    step: it continues after this one.
-    """
+    """One launch: its facts as logged, the settings in them, and the step after which it continues."""
 
     step: int
     facts: Mapping[str, Any]
@@ -103,6 +102,16 @@ def read_launches(folder: RunFolder) -> tuple[Launch, ...]:
     if bad:
         raise ValueError(str(bad[0]))
     return launches
+
+
+def logged_changes(folder: RunFolder, last: int) -> list[Change]:
+    """The changes by the resumes of a run up to the step `last`, without folders that have moved."""
+    return [
+        change
+        for (_, before), (step, after) in pairwise(training_launches(folder, last).items())
+        for change in compare(before["config"], after["config"], step)
+        if not change.moves or (change.key == MODEL and not same_model(before, after))
+    ]
 
 
 def validation_steps(trainer: Mapping[str, Any], steps: int) -> tuple[int, ...]:

@@ -91,10 +91,7 @@ def read_log(path: Path | str) -> Log:
 
 
 def read_validation_dir(folder: Path | str) -> Log:
-    """Read every ``<step>.jsonl`` of a folder, or of its ``validation_log`` if a run is named.
-
-    ValueError for a folder without such files.
-    """
+    """Read every ``<step>.jsonl`` of a folder, or of a run's ``validation_log``; ValueError if there is none."""
     folder = Path(folder)
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder: name a run or its validation_log folder.")
@@ -114,9 +111,8 @@ def read_validation_dir(folder: Path | str) -> Log:
 def read_line(value: Mapping[str, Any], file_step: int | None = None) -> tuple[TrajectoryRecord, bool]:
     """The record of a log's line, and whether the line numbers its sample.
 
-    Reads lines of this version and of the public release (input, output, score,
-    step, reward, task_id, data_source). file_step: the step of a line without
-    one. Raises ValueError with one sentence for a line that cannot be used.
+    Reads lines of this version and of the public release (input, output, score, step, reward, task_id, data_source).
+    file_step: the step of a line without one. ValueError with one sentence for a line that cannot be used.
     """
     value = {key: found for key, found in upgrade(value).items() if found not in (None, "")}
     require_format(value)

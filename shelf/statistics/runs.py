@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from rich.console import RenderableType
 
 from env_service.environments.bfcl.splits import side_of
+from env_service.environments.registry import get_environment
 from seal.method.diagnosis.categories import BENCHMARK
 from seal.records.benchmark import parse_task_id
 from seal.records.folder import RunFolder
@@ -130,15 +131,20 @@ def compare_runs(names: Sequence[str], items: Sequence[SuspectedItem], step: int
     )
 
 
-def band(folder: Path) -> list[dict[str, Any]]:
-    """The tasks of a run's validations that passed in some of their samples, with rates: what a `task_file` may hold.
+def band(folder: Path, step: int | None = None) -> list[dict[str, Any]]:
+    """The tasks of a validation that passed in some of their samples, with rates: what a `task_file` may hold.
 
     A group whose rollouts all fail or all pass has no group-relative advantage. turns: the prefix that was measured, -1
-    for the whole task. ValueError for bad lines, tasks of the evaluation side, and if no task passed sometimes.
+    for the whole task. step: of the validation, by default the last. ValueError for bad lines, tasks of the evaluation
+    side, and if no task passed sometimes.
     """
     passed: dict[Task, list[bool]] = {}
-    for line in read_validation_dir(folder).without_bad():
-        if side_of(line.task_id) == "eval":
+    log = read_validation_dir(folder)
+    log.without_bad()
+    for line in log.at(log.steps[-1] if step is None else step):
+        own = line.environment == BENCHMARK
+        side = side_of(line.task_id) if own else get_environment(line.environment).task(line.task_id).side
+        if side == "eval":
             raise ValueError(
                 f"{line.task_id} belongs to the evaluation side and must not choose what is trained on: measure the "
                 "training side (seal.data.val: [{split: train}])."
@@ -276,8 +282,8 @@ def missing_sentences(logs: Iterable[Log], expected: set[Task] | None = None) ->
 def not_held_out(run: Path | str, lines: Iterable[TrajectoryRecord]) -> str | None:
     """A warning if validated tasks, or other variants of them, are in the run's training data.
 
-    None if there are none, or if the run recorded no training data. Variants are known of the
-    benchmark only; of other environments, tasks are compared by their ids.
+    None if there are none, or if the run recorded no training data. Of other environments, the groups of the run's
+    validation rows are compared, and the ids of all tasks.
     """
     rows = RunFolder(Path(run)).training_rows
     if not rows.is_file():
@@ -285,6 +291,9 @@ def not_held_out(run: Path | str, lines: Iterable[TrajectoryRecord]) -> str | No
     trained = read_rows(rows)
     known = {(row.environment, row.task_id) for row in trained}
     scenarios = {row.scenario for row in trained if row.environment == BENCHMARK}
+    groups, beside = {(row.environment, row.scenario) for row in trained}, rows.with_name("val.parquet")
+    validation = read_rows(beside) if beside.is_file() else ()
+    known |= {(row.environment, row.task_id) for row in validation if (row.environment, row.scenario) in groups}
     validated = {(line.environment, line.task_id): line for line in lines}
     seen = [
         key
@@ -295,5 +304,5 @@ def not_held_out(run: Path | str, lines: Iterable[TrajectoryRecord]) -> str | No
         return None
     return (
         f"NOT HELD OUT: of {len(validated)} validated tasks {len(seen)} are trained on, as they are or as another "
-        "variant of the same scenario."
+        "variant of the same scenario or group."
     )

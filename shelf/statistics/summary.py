@@ -55,10 +55,9 @@ def load_suspected() -> tuple[SuspectedItem, ...]:
 class Summary(NamedTuple):
     """One row of the table: a step and a category, or the average over categories.
 
-    Rates leave out the lines whose rollout failed for reasons other than the
-    policy (infra counts those), those without a reward, and turns without a label. samples is
-    the number of rollouts per task (the smallest); pass_at_k is None for a single one. labels gives each label's share
-    of the labelled turns.
+    Rates leave out the lines whose rollout failed for reasons other than the policy (infra counts those), those without
+    a reward, and turns without a label. samples is the number of rollouts per task (the smallest); pass_at_k is None
+    for a single one. labels gives each label's share of the labelled turns.
     """
 
     step: int
@@ -130,8 +129,7 @@ def suspected_tasks(lines: Iterable[TrajectoryRecord], items: Iterable[Suspected
 def missing_tasks(log: Log, expected: Collection[Task] | None = None) -> dict[int, tuple[str, ...]]:
     """By step, the tasks that should have a line and have none.
 
-    expected: pairs of task id and prefix (-1 for whole tasks); by default every
-    task that any step of the log has.
+    expected: pairs of task id and prefix (-1 for whole tasks); by default every task that any step of the log has.
     """
     wanted = set(expected) if expected is not None else {line.task for line in log.lines}
     absent = {step: sorted(wanted - {line.task for line in log.at(step)}) for step in log.steps}

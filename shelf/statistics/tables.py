@@ -57,6 +57,8 @@ def with_difference(difference: PairedDifference | None) -> str:
     """A difference in points with its interval: ``+3.0 [-1.0, 7.0]``."""
     if difference is None:
         return "-"
+    if difference.low == difference.high:  # all tasks agree, which says nothing about further ones
+        return f"{100 * difference.difference:+.1f} [-]"
     return f"{100 * difference.difference:+.1f} [{100 * difference.low:+.1f}, {100 * difference.high:+.1f}]"
 
 

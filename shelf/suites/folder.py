@@ -1,5 +1,6 @@
 """A folder that is written completely or not at all."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +8,11 @@ from pathlib import Path
 
 
 def require_empty(out: Path) -> None:
-    """ValueError if a folder cannot be written to because something is there."""
+    """ValueError if a folder cannot be made here in one move, or if something is there."""
+    if not out.name or out.is_symlink() or os.path.ismount(out):
+        raise ValueError(
+            f"{out} is a link, a mounted disk or this folder, which no move replaces: name a folder in it."
+        )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not empty: name another --out, or remove it.")
 

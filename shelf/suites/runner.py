@@ -1,8 +1,7 @@
 """One runner for every official suite: install its tool, run what is missing, keep what is finished, write results.
 
-A suite says what the tool needs, which program plays the missing items, and how its files
-are read. What is finished is kept outside the tool's own files, so the same command after an
-interruption plays the rest.
+A suite says what the tool needs, which program plays the missing items, and how its files are read. What is finished is
+kept outside the tool's own files, so the same command after an interruption plays the rest.
 """
 
 from abc import ABC, abstractmethod

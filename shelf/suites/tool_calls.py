@@ -45,4 +45,4 @@ def chat_request(dialogue: Sequence[Mapping[str, str]]) -> ChatRequest:
 def _sent(call: Mapping[str, Any]) -> dict[str, Any]:
     function = call.get("function") or {}
     kept = {name: function[name] for name in ("name", "arguments") if name in function}
-    return {**{name: call[name] for name in ("id", "type") if name in call}, "function": kept}
+    return {**{name: value for name, value in call.items() if name != "index"}, "function": kept}

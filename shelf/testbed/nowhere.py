@@ -7,7 +7,7 @@ count if the verifier passes another value too.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from datetime import date
 from functools import partial
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from env_service.environments.bfcl.catalog import Task, available_tools, load_tasks
 from env_service.environments.bfcl.tools import WRITES, Toolbox, parse_reference
 from shelf.statistics.summary import DEFAULT_PATH, load_suspected
+from shelf.testbed.synthesis.llm.words import leaves
 from shelf.testbed.synthesis.verify import passes
 
 FILES = frozenset(["cat", "cd", "diff", "du", "find", "grep", "ls", "sort", "tail", "wc"])
@@ -63,7 +64,7 @@ def values(task: Task) -> Iterator[Nowhere]:
         documents = [json.dumps(document) for document in available_tools(task, turn)]
         for number, (tool, arguments) in enumerate(calls):
             shown = _Shown([*said, *results], documents)
-            missing = [(name, value) for name, given in arguments.items() for value in _leaves(given)]
+            missing = [(name, value) for name, given in arguments.items() for value in leaves(given)]
             missing = [each for each in missing if not shown.has(each[1])]
             missing = [each for each in missing if not passes(task, _changed(turns, turn, number, *each))]
             if missing:
@@ -83,7 +84,7 @@ class _Shown:
         self._words = [_words(text) for text in (*dialogue, *documents)]
         self._text = " | ".join(" ".join(words) for words in self._words)
         self._dialogue = {word for text in dialogue for word in _words(text)}
-        self._numbers = {float(word) for words in self._words for word in words if _is_number(word)}
+        self._numbers = {float(word) for words in self._words for word in words if word[0].isdigit()}
         self._numbers |= {COUNTS[word] for word in self._dialogue & COUNTS.keys()}
 
     def has(self, value: Any) -> bool:
@@ -169,26 +170,11 @@ def _tree(folder: Any) -> Iterator[str]:
 def _texts(result: str) -> list[str]:
     """The keys and values of a result, each as text."""
     try:
-        return [str(leaf) for leaf in _leaves(json.loads(result), keys=True)]
+        return [str(leaf) for leaf in leaves(json.loads(result), keys=True)]
     except ValueError:
         return [result]
-
-
-def _leaves(value: Any, keys: bool = False) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        yield from value if keys else ()
-        value = [*value.values()]
-    if isinstance(value, list | tuple):
-        for each in value:
-            yield from _leaves(each, keys)
-    else:
-        yield value
 
 
 def _words(text: Any) -> list[str]:
     """Numbers without commas, and other words in small letters."""
     return re.findall(r"\d+(?:\.\d+)?|[a-z0-9]+", re.sub(r"(?<=\d),(?=\d{3})", "", str(text).casefold()))
-
-
-def _is_number(word: str) -> bool:
-    return word[0].isdigit() and word.replace(".", "", 1).isdigit()

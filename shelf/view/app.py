@@ -56,7 +56,6 @@ HEADERS = {
 }
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 
-
 api = APIRouter(prefix="/api")
 
 
@@ -91,9 +90,8 @@ def _listening(host: str, port: int) -> socket.socket:
 def make_app(runs: Sequence[ViewedRun], host: str = "127.0.0.1", token: str | None = None) -> FastAPI:
     """The application over these runs.
 
-    host: where it is served; on a loopback address only requests that name a
-    loopback host are answered, so that no web site can reach it through a name of
-    its own. token: what a request must carry, as `?token=` once and as a cookie then.
+    host: where it is served; on loopback only requests that name a loopback host are answered, so that no web site can
+    reach it through a name of its own. token: what a request must carry, as `?token=` once and as a cookie then.
     """
     app = FastAPI(
         title="SEAL viewer", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, lifespan=_indexing

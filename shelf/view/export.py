@@ -1,7 +1,6 @@
 """One self-contained page: overview, failures, cues and a sample of trajectories.
 
-It is the viewer with the answers of its server inside, so it opens from a file,
-without a network and without SEAL.
+It is the viewer with the answers of its server inside, so it opens from a file, without a network and without SEAL.
 """
 
 import base64

@@ -42,7 +42,8 @@ def _passed(log: Log) -> str:
         rates = f"{100 * rate.rate:.1f} % (95 % {100 * rate.low:.1f} to {100 * rate.high:.1f})"
         return f"{rates} at step {last}"
     rate = compare_lines("first", "last", "average", WHOLE, [log.at(first), log.at(last)]).pass_rate
-    change = f"{100 * rate.difference:+.1f}, 95 % {100 * rate.low:+.1f} to {100 * rate.high:+.1f}"
+    spread = f"95 % {100 * rate.low:+.1f} to {100 * rate.high:+.1f}" if rate.low < rate.high else "all tasks alike"
+    change = f"{100 * rate.difference:+.1f}, {spread}"
     return f"{100 * rate.mean_a:.1f} % -> {100 * rate.mean_b:.1f} % ({change}){_moved(log, first, last)}"
 
 

@@ -1,8 +1,7 @@
 """An index of a run's trajectories: what lists and tables need, and where each line is in its file.
 
-It is an SQLite file beside the logs, or in a temporary folder where they cannot be
-written. It holds nothing that the logs do not: it can be removed at any time, and
-one that is damaged or of another version is built again.
+It is an SQLite file beside the logs, or in a temporary folder where they cannot be written. It holds nothing that the
+logs do not: it can be removed at any time, and one that is damaged or of another version is built again.
 """
 
 import contextlib
@@ -81,10 +80,7 @@ def kind_of(label: str) -> str:
 
 @dataclass(frozen=True)
 class Progress:
-    """The bytes of the logs that are indexed, and the number of changes of the index since the start.
-
-    ready: whether the logs were looked through once.
-    """
+    """Indexed bytes, of how many in the logs; the index's changes since its start; ready: the logs were seen once."""
 
     read: int = 0
     of: int = 0

@@ -83,8 +83,7 @@ def _estimate(rate: Estimate | None) -> dict[str, float] | None:
 def changes(steps: Sequence[StepRecord]) -> dict[str, Any] | None:
     """Each label's share of the turns in the first and the last quarter of the steps; None for fewer than two steps.
 
-    half: 1.96 standard errors of the difference of two means over steps;
-    null where a quarter has a single step.
+    half: 1.96 standard errors of the difference of two means over steps; null where a quarter has a single step.
     """
     parts = quarters(steps)
     if parts is None:

@@ -35,10 +35,7 @@ OTHER = "#8b9695"
 
 
 def draw_rates(axes: Axes, rows: Sequence[Summary], turns: bool = False) -> None:
-    """Draw one line per category over steps, with the interval of the average shaded.
-
-    turns: per-turn pass rates instead of whole tasks.
-    """
+    """Draw a line per category over steps, the average's interval shaded; turns: rates of turns, not of tasks."""
     chosen = [row for row in informative(rows) if (row.turn_rate if turns else row.rate) is not None]
     names = dict.fromkeys(row.name for row in chosen)
     others = [name for name in names if name.partition("@")[0] not in COLOURS]

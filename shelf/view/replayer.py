@@ -31,11 +31,9 @@ class Replayer:
     def replay(self, value: Mapping[str, Any], step: int, run: RunFolder) -> dict[str, Any]:
         """Return the results of a replay; {"why": sentence} if the line cannot be played again.
 
-        run: its launches name the files of synthesised tasks.
-
-        turns: as `simulated.states`. plain: for each message that is not the policy's, the number
-        of characters that the environment itself sent (what follows was added by cues), or null if
-        the replay cannot tell. other_data: whether the benchmark's data are others than the log's.
+        run: its launches name the files of synthesised tasks. turns: as `simulated.states`. plain: for each message
+        that is not the policy's, the number of characters that the environment itself sent (what follows was added by
+        cues), or null if the replay cannot tell. other_data: whether the benchmark's data are others than the log's.
         """
         try:
             record, _ = read_line(value, step)

@@ -23,9 +23,8 @@ class ViewedRun:
 def find_runs(named: Sequence[str], parent: Path) -> tuple[ViewedRun, ...]:
     """The runs to view: those named, or every run below `parent` if none is.
 
-    A name is a folder; commas join the seeds of one arm, and ARM= in front names it.
-    ValueError with one sentence for a folder that does not exist, that holds no run
-    or that is named twice.
+    A name is a folder; commas join the seeds of one arm, and ARM= in front names it. ValueError with one sentence for a
+    folder that does not exist, that holds no run or that is named twice.
     """
     if not named:
         paths = [path for path in sorted(parent.glob("*")) if _holds_run(path)]

@@ -76,8 +76,7 @@ def leaves(instances: Mapping[str, Any]) -> Leaves:
 def compare(before: Leaves, after: Leaves, expected: Leaves) -> dict[str, Any]:
     """The values that a turn changed or that differ from the reference's after it.
 
-    rows: path, the three values (a missing one is left out) and whether it is as
-    expected. left_out: rows beyond MAX_ROWS.
+    rows: path, those of the three values that exist, whether it is as expected. left_out: rows beyond MAX_ROWS.
     """
     every = dict.fromkeys([*expected, *after, *before])
     paths = [path for path in every if _differ(before, after, path) or _differ(after, expected, path)]

@@ -40,8 +40,7 @@ class Hits(NamedTuple):
 def search(index: Index, log: str, text: str) -> Hits:
     """The trajectories whose lines hold `text`, newest step first, case ignored for ASCII letters.
 
-    The text is compared with the line as it is logged, so a line break matches its
-    escape in JSON.
+    The text is compared with the line as it is logged, so a line break matches its escape in JSON.
     """
     # As the trainer writes it, and as a writer that keeps to ASCII does.
     needles = {orjson.dumps(text)[1:-1].lower(), json.dumps(text)[1:-1].encode().lower()}
@@ -81,10 +80,7 @@ class Viewed:
         self._steps = Watched(lambda: [folder.steps], lambda: logged_steps(folder))
         self._stage = Watched(lambda: [folder.stages], lambda: read_stages(folder))
         self._lift = Watched(lambda: [path for _, path in step_files(folder.withdrawals)], self._lift_now)
-        self._search = functools.lru_cache(maxsize=SEARCHES)(self._search_now)
-
-    def _search_now(self, log: str, text: str, _changes: int) -> Hits:
-        return search(self.index, log, text)
+        self._search = functools.lru_cache(maxsize=SEARCHES)(lambda log, text, _changes: search(self.index, log, text))
 
     def _lift_now(self) -> dict[str, Any] | None:
         if not step_files(self.run.folder.withdrawals):

@@ -10,7 +10,7 @@ from seal.rollout.agent_loop import SEALAgentLoop
 from seal.system.paths import HOME
 from seal.training.async_trainer import SEALAsyncTrainer
 from seal.training.durable import Durable
-from seal.training.replay_buffer import SEALReplayBuffer
+from seal.training.replay_buffer import SEALAsyncReplayBuffer, SEALReplayBuffer
 from seal.training.trainer import SEALTraining
 from tests.backends.internals import Internal, changes, internals, versions
 
@@ -57,7 +57,7 @@ def test_an_entry_has_one_expectation_and_names_files_that_are_there(internal):
     assert internal.use in ("overridden", "replaced", "called", "assumed")
 
 
-OURS = [Durable, SEALTraining, SEALAsyncTrainer, SEALReplayBuffer, SEALAgentLoop]
+OURS = [Durable, SEALTraining, SEALAsyncTrainer, SEALReplayBuffer, SEALAsyncReplayBuffer, SEALAgentLoop]
 
 
 @pytest.mark.parametrize("ours", OURS)

@@ -9,8 +9,9 @@ from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
 from env_service.environments.bfcl.task_file import write_task_file
 from seal.data.rows import whole_rows, write_rows
-from seal.data.selection import Selection, read_task_file, selected_rows
+from seal.data.selection import RunRows, Selection, read_task_file, selected_rows
 from seal.records.source import WHOLE, parse_data_source
+from seal.settings.data import DataSettings
 from shelf.task_rows import read_rows
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
@@ -64,6 +65,12 @@ def test_evaluation_side_and_even_limit():
     assert {row.split for row in rows} == {"eval"}
     scenarios = [row.scenario for row in rows[:5]]
     assert scenarios == sorted(scenarios) and scenarios[-1] - scenarios[0] > 100
+
+
+def test_selections_of_a_validation_may_overlap():
+    val = [{"split": "eval"}, {"split": "eval", "categories": ["base"]}]
+    settings = DataSettings.read({"val": val})
+    assert len(RunRows.of(settings, "bfcl").val) == len(selected_rows(Selection(split="eval")))
 
 
 def test_task_files_of_every_form(tmp_path):

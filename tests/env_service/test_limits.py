@@ -268,6 +268,30 @@ def test_a_message_full_of_hanging_calls_costs_three_deadlines_and_no_episode(se
     assert [call["error"] for call in calls] == ["deadline"] * 12
 
 
+def test_the_hanging_calls_of_many_episodes_cost_no_other_its_episode(
+    start_service: Callable[..., AbstractContextManager[int]],
+) -> None:
+    hanging = 9
+
+    async def scenario(port: int) -> list[Any]:
+        async def one(name: str, call: dict[str, Any]) -> Any:
+            connection = Connection("127.0.0.1", port, deadline=120)
+            await connection.verb("create", {"task_id": maths_task().id, "instance_id": name, "params": MODE})
+            created.append(name)
+            while len(created) <= hanging:
+                await asyncio.sleep(0.01)
+            answer = await connection.verb("step", {"instance_id": name, "messages": call})
+            connection.close()
+            return answer["info"]["error_class"]
+
+        created: list[str] = []
+        calls = [say("power", base=10, exponent=10**9)] * hanging + [say("add", a=1, b=2)]
+        return await asyncio.gather(*(one(f"e{number}", call) for number, call in enumerate(calls)))
+
+    with start_service(BFCL_WORKERS="1", BFCL_CALL_SECONDS="0.3") as port:
+        assert asyncio.run(scenario(port)) == ["deadline"] * hanging + [None]
+
+
 @pytest.mark.parametrize("mode", format_names())
 def test_reading_a_message_takes_linear_time_on_any_text(mode: str) -> None:
     for piece in ("<tool_call>\n", "<think>", "<tool_call>", "[", "(", "{", "-", "ls(", '{"name":', "a=b;"):

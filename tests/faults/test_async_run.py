@@ -9,6 +9,7 @@ from collections import Counter
 from uuid import uuid4
 
 import pytest
+import torch
 
 from seal.system import exits
 from tests.support.launches import HOME, START_DEADLINE_S, Run, plays_episodes
@@ -117,6 +118,26 @@ def test_a_run_goes_on_when_its_service_is_killed(run):
     assert launcher.returncode == exits.FINISHED, output
     assert "ended with code -9" in output and "Started again (1 of 3 times)" in output
     assert sum(step["episodes_rebuilt"] for step in run.lines("seal_log/steps.jsonl")) >= 1
+
+
+def test_a_stop_in_rollouts_adds_no_prompts_to_those_under_way():
+    """The step that goes on trains the prompts that it had drawn when it was stopped."""
+    rarely = "trainer.save_freq=100", "trainer.test_freq=-1", "trainer.total_training_steps=3"
+    run = Run(f"test-async-{uuid4().hex[:8]}", (*SMALL, *rarely), ("env", "BFCL_DELAY_SECONDS=0.3"))
+    drawn = []
+    try:
+        for launcher, code in ((reach(run, 2), exits.TERMINATED), (None, exits.FINISHED)):
+            if launcher is not None:
+                launcher.send_signal(signal.SIGTERM)
+            launcher = launcher or run.start()
+            output, _ = launcher.communicate(timeout=START_DEADLINE_S)
+            assert launcher.returncode == code and run.saved == (1 if code else 3), output
+            data = torch.load(run.folder / f"checkpoints/global_step_{run.saved}/data.pt", weights_only=False)
+            drawn.append(data["_num_yielded"])
+    finally:
+        shutil.rmtree(run.folder, ignore_errors=True)
+        shutil.rmtree(HOME / "launcher_record" / run.name, ignore_errors=True)
+    assert drawn[1] - drawn[0] == 1, "two steps, of which the first one's prompts had been drawn"
 
 
 def test_every_prompt_was_trained_once_with_the_omega_that_it_was_drawn_with(run):

@@ -7,7 +7,6 @@ import time
 import pytest
 import ray
 from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError
-from vllm.v1.engine.exceptions import EngineDeadError
 
 from seal.records.ending import Ending
 from seal.system import exits
@@ -19,6 +18,8 @@ from seal.training.stop import InfrastructureFailure, StopRequested
 from tests.support.actors import Process, Server
 
 NOTICED_S = 60
+ENGINE_DEAD = "vllm.v1.engine.exceptions:EngineDeadError"
+"""By its name: each worker of the tests imports this file, and vLLM takes seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +83,9 @@ def met(cluster):
     inner, outer = Process.remote(), Process.remote()
 
     def meet(kind, *arguments):
+        name = kind if isinstance(kind, str) else f"{kind.__module__}:{kind.__name__}"
         with pytest.raises(RayTaskError) as raised:
-            ray.get(outer.ask.remote(inner, f"{kind.__module__}:{kind.__name__}", *arguments), timeout=4 * NOTICED_S)
+            ray.get(outer.ask.remote(inner, name, *arguments), timeout=4 * NOTICED_S)
         return explain(raised.value, {})
 
     return meet
@@ -105,12 +107,12 @@ def test_an_error_keeps_its_cause_and_text_through_the_layers_of_ray(met, kind, 
 @pytest.mark.parametrize(
     ("kind", "cause", "said"),
     [
-        (EngineDeadError, "engine", "One engine of the run has died. Start again"),
+        (ENGINE_DEAD, "engine", "One engine of the run has died. Start again"),
         (OutOfMemoryError, "memory", "One process of the run has died because the machine ran low on memory. Start"),
     ],
 )
 def test_a_death_that_the_trainer_meets_is_infrastructure(met, kind, cause, said):
-    ending = met(kind, *([] if kind is EngineDeadError else ["..."]))
+    ending = met(kind, *([] if kind is ENGINE_DEAD else ["..."]))
     assert ending[:2] == (exits.INFRASTRUCTURE, cause) and ending.sentence.startswith(said)
 
 

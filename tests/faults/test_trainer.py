@@ -83,9 +83,9 @@ def send(trainer, uids, **marks):
     return loops.prompts
 
 
-def sample(trainer, monkeypatch, finished):
+def sample(trainer, monkeypatch, finished, partition="train"):
     monkeypatch.setattr(ReplayBuffer, "sample", lambda self, **_: (batch(finished), {}))
-    found, _ = trainer.replay_buffer.sample(global_steps=4, partition_id="train", batch_size=PROMPTS)
+    found, _ = trainer.replay_buffer.sample(global_steps=4, partition_id=partition, batch_size=PROMPTS)
     return found
 
 
@@ -115,6 +115,8 @@ def test_a_batch_with_a_gap_is_refused(trainer, monkeypatch):
     send(trainer, uids)
     with pytest.raises(InfrastructureFailure, match="2 of 6 trajectories of step 4 never came back"):
         sample(trainer, monkeypatch, uids[:2])
+    with pytest.raises(InfrastructureFailure, match="2 of 6 trajectories of step 4 never came back"):
+        sample(trainer, monkeypatch, uids[:2], "val")
 
 
 def test_the_callback_of_the_recipe_hears_of_a_checkpoint_in_its_final_place(trainer, tmp_path):
@@ -139,6 +141,7 @@ def test_a_save_is_whole_and_what_it_holds_is_loaded(trainer, tmp_path):
         "latest_checkpointed_iteration.txt",
     ]
     saved, trainer._loop, trainer.global_steps = trainer._loop.state, ClosedLoop(trainer._settings), 0
+    trainer.config.trainer.update(resume_mode="resume_path", resume_from_path=str(folder))
     trainer._load_checkpoint()
     assert trainer.global_steps == 4 and trainer._loop.state == saved
 

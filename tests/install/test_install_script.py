@@ -126,6 +126,7 @@ def test_help_names_every_option():
     assert all(word in done.stdout for word in ("--cuda", "--cpu", "--wheels", "--dry-run", "FLASH_ATTN_WHEEL"))
 
 
+@pytest.mark.slow
 def test_a_failed_installation_leaves_no_environment(copy, tmp_path):
     empty = tmp_path / "wheels"
     empty.mkdir()

@@ -14,12 +14,12 @@ import pytest
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from seal.launch.folder import Start, find_start
+from seal.launch.folder import OWNER, Start, find_start
 from seal.launch.follow import follow, name_tracked_run, step_line
 from seal.launch.places import record_folder
 from seal.launch.plan import total_steps
 from seal.launch.recipe import Recipe
-from seal.launch.record import without_secrets
+from seal.launch.record import model_hashes, without_secrets
 from seal.launch.run import Prepared, record
 from seal.records.ending import Ending
 from seal.records.folder import RunFolder
@@ -211,10 +211,12 @@ def validated(tmp_path, step):
 
 def test_a_new_run_starts_over_and_an_interrupted_one_resumes(config, saved):
     start = find_start(Recipe.of(config), "auto")
-    assert start == Start(0) and not start.settings
+    assert start == Start(0) and start.settings == {"resume_mode": "disable"}
     saved(10)
     start = find_start(Recipe.of(config), "auto")
-    assert start == Start(10) and start.settings == {"val_before_train": False, "val_only": False}
+    checkpoint = Recipe.of(config).checkpoints / "global_step_10"
+    resume = {"resume_mode": "resume_path", "resume_from_path": str(checkpoint)}
+    assert start == Start(10) and start.settings == resume | {"val_before_train": False, "val_only": False}
 
 
 def test_a_resumed_run_makes_up_for_the_validation_that_it_lacks(config, tmp_path, saved):
@@ -313,6 +315,60 @@ def test_a_repository_that_has_moved_resumes(launched, tmp_path):
     launched.actor_rollout_ref.model.path = str(tmp_path / "another")
     with pytest.raises(LaunchError, match=r"model.path is .*another.* set it back"):
         find_start(Recipe.of(launched), "auto")
+
+
+def test_a_resume_refuses_another_model_of_the_same_name(launched, tmp_path):
+    model = tmp_path / Path(launched.actor_rollout_ref.model.path).name
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    facts = {"config": without_secrets(OmegaConf.to_container(Recipe.of(launched.copy()).config))}
+    log = RunLog(HOME / launched.seal.run_dir)
+    log.launch({**json.loads(json.dumps(facts)), "hashes": model_hashes(Recipe.of(launched))}, step=0)
+    launched.actor_rollout_ref.model.path = str(model)
+    with pytest.raises(LaunchError, match=r"model.path is .* set it back"):
+        find_start(Recipe.of(launched), "auto")
+
+
+def test_two_runs_do_not_share_a_folder_of_checkpoints(config, tmp_path):
+    config.trainer.default_local_dir = str(tmp_path / "disk")
+    write_step(Checkpoints(tmp_path / "disk", CheckpointSettings()), 4)
+    with pytest.raises(LaunchError, match="disk holds the checkpoints of another run: name a folder"):
+        find_start(Recipe.of(config), "auto")
+    (tmp_path / "disk" / OWNER).write_text("first")
+    with pytest.raises(LaunchError, match=r"disk holds the checkpoints of first: name a folder .*disk/second"):
+        config.trainer.experiment_name = "second"
+        find_start(Recipe.of(config), "auto")
+    config.trainer.experiment_name = "first"
+    assert find_start(Recipe.of(config), "auto") == Start(4)
+
+
+def test_a_run_whose_checkpoints_are_gone_keeps_its_logs(launched, tmp_path):
+    log = RunLog(tmp_path / "run")
+    for step in (1, 12):
+        log.step(StepReport(StepRecord.from_line({**STEP, "step": step}), {}, None))
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    with pytest.raises(LaunchError, match=r"has logged step 12, but .* holds no checkpoint"):
+        find_start(Recipe.of(launched), "auto")
+    log.launch({"config": {"trainer": {"save_freq": -1}}}, step=0)
+    assert find_start(Recipe.of(launched), "auto") == Start(0)
+
+
+def test_a_run_that_began_with_another_runs_checkpoint_and_saved_none_does_not_start_over(config, tmp_path):
+    log = RunLog(tmp_path / "run")
+    log.launch({"config": {"trainer": {"save_freq": 4}}}, step=4)
+    log.step(StepReport(StepRecord.from_line({**STEP, "step": 7}), {}, None))
+    with pytest.raises(LaunchError, match="began after step 4 of another run's checkpoint and has saved none"):
+        find_start(Recipe.of(config), "auto")
+
+
+def test_a_resume_that_would_train_nothing_or_discard_steps_is_refused(config, tmp_path, saved):
+    write_step(Checkpoints(tmp_path / "other", CheckpointSettings()), LAST)
+    with pytest.raises(LaunchError, match=f"of step {LAST} and .* ends with step {LAST}, so nothing would be trained"):
+        find_start(Recipe.of(config), str(tmp_path / "other" / f"global_step_{LAST}"))
+    saved(10, 20)
+    config.trainer.val_only = True
+    with pytest.raises(LaunchError, match=r"would discard what .* has after that step"):
+        find_start(Recipe.of(config), str(tmp_path / "run" / "checkpoints" / "global_step_10"))
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,11 @@ OURS = ("seal.", "env_service.", "defaults", "ray_kwargs.", "actor_rollout_ref.m
 
 
 @cache
-def verls_code() -> str:
-    """All Python of verl and of its data queue, without the definitions of configuration classes."""
+def verls_names() -> frozenset[str]:
+    """Every word in Python of verl and of its data queue, without the definitions of configuration classes."""
     roots = [Path(find_spec(package).origin).parent for package in ("verl", "transfer_queue")]
     files = (path for root in roots for path in root.rglob("*.py") if path.parent.name != "config")
-    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+    return frozenset(word for path in files for word in re.findall(r"\w+", path.read_text(encoding="utf-8")))
 
 
 def keys(tree, prefix=""):
@@ -40,7 +40,7 @@ def test_verl_reads_every_key_that_a_recipe_sets(part):
     for key in keys(tree):
         name = key.rsplit(".", 1)[-1]
         if not key.startswith(OURS):
-            assert re.search(rf"\b{name}\b", verls_code()), f"exp/{part}.yaml sets {key}, which nothing in verl reads."
+            assert name in verls_names(), f"exp/{part}.yaml sets {key}, which nothing in verl reads."
 
 
 class Parsed(Exception):

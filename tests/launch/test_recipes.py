@@ -189,11 +189,9 @@ def test_the_shared_recipe_shows_every_setting_with_its_default():
     ids=str,
 )
 def test_what_a_kept_composition_becomes_is_what_hydra_composes(overrides):
+    whole = recipes._hydra.__wrapped__(QUICKSTART, tuple(overrides), 0)
     for _ in range(2):  # the second time it is kept
-        kept, whole = (
-            recipes._compose(QUICKSTART, overrides),
-            recipes._hydra.__wrapped__(QUICKSTART, tuple(overrides), 0),
-        )
+        kept = recipes._compose(QUICKSTART, overrides)
         assert OmegaConf.to_container(kept) == OmegaConf.to_container(whole)
         assert OmegaConf.is_struct(kept) and OmegaConf.is_struct(whole)
 

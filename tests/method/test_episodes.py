@@ -3,10 +3,10 @@
 import pytest
 
 from env_service.environments.bfcl.catalog import load_tasks
-from env_service.environments.bfcl.environment import open_episode
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import parse_reference
 from seal.method.interface.cues import Omega, catalogue
+from shelf.authoring.runs import open_episode
 
 STYLE = get_format("compact")
 FULL = Omega.of(list(catalogue()))

@@ -1,5 +1,6 @@
 """Rollouts through a harness over the real service and gateway; an engine with a script stands for vLLM."""
 
+import asyncio
 import sys
 from functools import cache
 
@@ -11,7 +12,8 @@ from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.kit.formats import FORMATS
 from seal.method.interface.cues import Omega
 from seal.records.trajectory import FATAL
-from seal.rollout.task import require_harness
+from seal.rollout.dialogue import Dialogue
+from seal.rollout.task import Address, Task, require_harness
 from seal.settings import SealSettings, SettingsError
 from seal.system.errors import LaunchError
 from tests.support.rollout_play import (
@@ -254,6 +256,75 @@ def test_a_history_in_another_form_continues_the_dialogue_and_a_message_that_was
     texts = ('<tool_call>{"name": "cd", "arguments": {"folder": 57.0}}</tool_call>', "Done.")
     ((output, record),) = roll_out([url], ScriptedEngine(texts * 9), named(harness), *NATIVE)
     assert record.infra is None and bool(record.rewritten) == bool(rewritten) and sampled(output)
+
+
+PARALLEL = ("\n".join(FORMATS["hermes"].render_call(name, {}) for name in ("ls", "pwd")), "Done.")
+
+
+def test_tool_answers_reach_the_policy_in_the_order_of_their_calls(url):
+    prompts = []
+    for harness in ("native", "unordered"):
+        engine = ScriptedEngine(PARALLEL)
+        ((_, record),) = roll_out([url], engine, named(harness), *NATIVE)
+        assert record.infra is None and record.calls >= 2
+        prompts.append(engine.prompts)
+    assert prompts[0] == prompts[1]
+
+
+def test_a_tool_that_the_policy_invents_is_its_own_fault(url):
+    ((_, record),) = roll_out(
+        [url], ScriptedEngine((WRONG["no such tool"][0], *("Done.",) * 9)), named("strict"), *NATIVE
+    )
+    assert record.infra is None and record.labels[0] == "invalid_tool_call"
+
+
+def test_a_request_that_the_client_repeats_is_answered_once(url):
+    async def slow(number):
+        if number == 3:
+            await asyncio.sleep(1.5)
+
+    texts = native_texts()
+    ((output, record),) = roll_out([url], engine := ScriptedEngine(texts, slow), named("impatient"), *NATIVE)
+    assert (record.infra, record.score, record.rewritten) == (None, 1.0, 0)
+    assert sampled(output) == tokens(texts) and len(engine.prompts) == len(texts)
+
+
+def test_a_history_without_its_thoughts_continues_the_dialogue(url):
+    texts = [text if text != "Done." else "<think>\nHm.\n</think>\n\nDone." for text in native_texts()]
+    ((output, record),) = roll_out([url], ScriptedEngine(texts), named("thoughtless"), *NATIVE)
+    assert (record.infra, record.score, record.rewritten) == (None, 1.0, 0) and sampled(output) == tokens(texts)
+
+
+def test_another_dialogue_does_not_cut_an_answer(url):
+    ((_, record),) = roll_out([url], ScriptedEngine(native_texts()), named("guarded"), *NATIVE)
+    assert (record.infra, record.stop, record.score) == (None, "completed", 1.0)
+
+
+def test_a_message_that_the_end_finds_under_way_is_no_part_of_the_rollout(url):
+    texts, dialogues = native_texts(), []
+
+    async def slow(number):
+        dialogues.append(number == 1)
+        if number == 1 and sum(dialogues) == 1 + texts.count("Done."):  # the title in the last turn
+            await asyncio.sleep(9)
+
+    ((output, record),) = roll_out([url], ScriptedEngine(texts, slow), named("wandering"), *NATIVE)
+    assert (record.infra, record.score) == (None, 1.0) and sampled(output) == tokens(texts)
+
+
+def test_an_empty_answer_of_a_tool_is_no_end():
+    async def played():
+        native = {"tools": [[]], "instructions": "", "cues": ""}
+        dialogue = Dialogue(messages=[{"role": "user", "content": "u"}], info={"native": native})
+        task = Task(dialogue, Address("", "", ""), "", 9)
+        answer = asyncio.create_task(task.call("touch", {}))
+        await task.events.get()
+        result = {"role": "user", "content": "<tool_response>\n\n</tool_response>"}
+        dialogue.messages = [*dialogue.messages, {"role": "assistant", "content": ""}, result]
+        task.hear(dialogue, ended=False)
+        return await answer
+
+    assert asyncio.run(played()) == ""
 
 
 def test_a_fault_of_the_engine_keeps_its_own_cause(url):

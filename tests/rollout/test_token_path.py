@@ -1,11 +1,14 @@
 """The laws of the token stream, checked on damaged and on real trajectories."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2.exceptions import TemplateError
 
+from seal.rollout.engine import _on_token_path
 from seal.rollout.token_path import Sampled, TokenPathError, check
 
 TOKENS = st.integers(0, 50)
@@ -26,6 +29,14 @@ def stream(dialogue):
         mask += [1] * len(message.ids) + [0] * len(context)
         logprobs += [*message.logprobs, *([0.0] * len(context))]
     return response, mask, logprobs, spans, [message for message, _ in dialogue]
+
+
+def test_a_dialogue_that_a_chat_template_refuses_is_one_of_the_token_path():
+    async def refusing():
+        raise TemplateError("System message must be at the beginning.")
+
+    with pytest.raises(TokenPathError, match="refused the dialogue: System message must be at the beginning"):
+        asyncio.run(_on_token_path(refusing()))
 
 
 @given(DIALOGUES)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -153,6 +154,89 @@ async def prefilling(task: Task) -> None:
             begun = [{"role": "assistant", "content": "Thought:"}] if messages else []
             messages += [{"role": "user", "content": message}, *begun]
             await task.answer(await turn(client, task, messages, task.call))
+
+
+async def unordered(task: Task) -> None:
+    """An agent that gives the answers of parallel calls in the order in which they came, here the last one first."""
+    messages: Messages = []
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": message})
+            while calls := await asked(client, task, messages):
+                answers = [await task.call(each.function.name, json.loads(each.function.arguments)) for each in calls]
+                messages += [
+                    {"role": "tool", "tool_call_id": each.id, "content": text}
+                    for each, text in reversed([*zip(calls, answers, strict=True)])
+                ]
+            await task.answer(messages[-1]["content"])
+
+
+async def asked(client: AsyncOpenAI, task: Task, messages: Messages) -> list[Any]:
+    """Ask the policy once; return its calls."""
+    answer = await client.chat.completions.create(model=task.model, messages=messages, tools=functions(task.tools))
+    messages.append(answer.choices[0].message.model_dump(exclude_none=True))
+    return answer.choices[0].message.tool_calls or []
+
+
+async def strict(task: Task) -> None:
+    """An agent whose SDK raises at a tool that it does not know."""
+
+    async def call(name: str, arguments: dict[str, Any]) -> str:
+        assert name in {tool["name"] for tool in task.tools}
+        return await task.call(name, arguments)
+
+    await converse(task, [], call)
+
+
+async def impatient(task: Task) -> None:
+    """An agent whose SDK repeats a request after a second."""
+    messages: Messages = []
+    async with client_of(task).with_options(timeout=1.0, max_retries=5) as client:
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": message})
+            await task.answer(await turn(client, task, messages, task.call))
+
+
+async def thoughtless(task: Task) -> None:
+    """An agent whose SDK takes the thoughts out of the history."""
+    messages: Messages = []
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": message})
+            answer = await turn(client, task, messages, task.call)
+            messages[-1]["content"] = answer.rpartition("</think>")[2].strip()
+            await task.answer(answer)
+
+
+async def guarded(task: Task) -> None:
+    """An agent whose guardrail asks for one word about each answer."""
+    messages: Messages = []
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": message})
+            answer = await turn(client, task, messages, task.call)
+            judged = [{"role": "user", "content": f"Is this polite? {answer}"}]
+            await client.chat.completions.create(model=task.model, messages=judged, max_tokens=1)
+            await task.answer(answer)
+
+
+async def wandering(task: Task) -> None:
+    """An agent that asks for a title beside each answer, which the end of the conversation finds under way."""
+    messages: Messages = []
+    async with client_of(task) as client:
+
+        async def title() -> None:
+            with suppress(APIStatusError):
+                title = [{"role": "user", "content": "A title?"}]
+                await client.chat.completions.create(model=task.model, messages=title)
+
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": message})
+            answer = await turn(client, task, messages, task.call)
+            titled = asyncio.create_task(title())
+            await asyncio.sleep(0.2)
+            await task.answer(answer)
+        await titled
 
 
 async def short(task: Task) -> None:

@@ -329,6 +329,11 @@ def test_a_step_tells_what_each_cue_gave():
     assert taught(ClosedLoop(settings()), 1, passed=2).record.teaching == {}
 
 
+def test_the_lift_of_retries_is_none_of_the_choice_of_their_prompts():
+    record = taught(ClosedLoop(settings(*RETRY)), 1, passed=3, control=1.0).record
+    assert record.lift.mean == 0.0 and record.lift.prompts == 8
+
+
 def test_a_cue_retires_for_good_once_comparable_plain_rollouts_pass_as_often():
     loop = ClosedLoop(settings(*RETRY))
     for step in range(1, 13):

@@ -93,8 +93,7 @@ def data_hash() -> str:
 @cache
 def documents(class_name: str) -> tuple[Document, ...]:
     """Return the function documents of one simulator class, in the package's order."""
-    path = DATA / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[class_name]
-    return tuple(_lines(path))
+    return tuple(_lines(DATA / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[class_name]))
 
 
 @cache

@@ -21,11 +21,6 @@ MADE = "synth"
 """The split with every task of the task files."""
 
 
-def open_episode(task: Task, params: Mapping[str, Any]) -> ToolEpisode:
-    """Start an episode of a task that no environment need know, without deadlines."""
-    return ToolEpisode(BfclEnvironment().task_scene(task, params), Guard())
-
-
 class BfclEnvironment(ToolEnvironment):
     """The 800 multi-turn tasks of the Berkeley function-calling benchmark, and those of task files."""
 
@@ -65,8 +60,7 @@ class BfclEnvironment(ToolEnvironment):
     def task_ids(self, split: str) -> Sequence[str]:
         """Return the ids of a category or of one side of a split; the benchmark's without a split.
 
-        synth has the tasks of task files, synth_<level>_<category> those of one category.
-        ValueError lists the names if `split` is unknown.
+        synth: of task files; synth_<level>_<category>: of one of their categories. ValueError lists the known names.
         """
         if split == MADE or split in MADE_CATEGORIES:
             return [task.id for task in self._made.values() if split in (MADE, task.category)]

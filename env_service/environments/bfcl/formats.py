@@ -51,8 +51,6 @@ class PlainFormat(BfclFormat):
         return [{"role": "ipython", "content": text} for text in texts]
 
 
-# --- Qwen -------------------------------------------------------------------------------
-
 _QWEN_OPENING = (
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
     "You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
@@ -136,9 +134,6 @@ def _lines() -> Mapping[str, str]:
     return {name: f"\n{json.dumps(_with_hint(document))}" for name, document in tool_documents().items()}
 
 
-# --- compact ----------------------------------------------------------------------------
-
-
 class CompactFormat(BfclFormat, formats.Compact):
     """Tool names only, compact JSON calls, clipped results: for policies with a small context."""
 
@@ -175,8 +170,6 @@ def _names(tool: Document) -> list[str]:
     return [*required, *optional]
 
 
-# --- Llama ------------------------------------------------------------------------------
-
 _LLAMA_OPENING = (
     "Given the following functions, please respond with a JSON for a function call with its proper arguments "
     'that best answers the given prompt.\n\nRespond in the format {"name": function name, "parameters": '
@@ -190,8 +183,7 @@ _ADDRESS = re.compile(r"<ast\.(\w+) object at 0x\w+>")
 class LlamaFormat(PlainFormat):
     """The format of the package's own Llama 3.1 handler: JSON calls without tags, tools in the first message.
 
-    Messages are meant for plain Llama headers (`<|start_header_id|>role...`): the
-    date and the tools that Meta's template would add are in them already.
+    Messages need plain Llama headers (`<|start_header_id|>role...`): they hold the date and tools of Meta's template.
     """
 
     name = "llama31_official_fc"
@@ -210,8 +202,7 @@ class LlamaFormat(PlainFormat):
     def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
         """JSON objects separated by ";", or one Python literal: an object or a list of them.
 
-        The handler takes a whole message or nothing, and evaluates the second kind;
-        here it is read as a literal, so that expressions are refused.
+        The handler takes a whole message or nothing, and evaluates the second kind; here expressions are refused.
         """
         body = text.replace(_PYTHON_TAG, "")
         try:
@@ -242,9 +233,6 @@ def _llama_calls(body: str) -> list[Call]:
         name, arguments = call_of(item, key="parameters")
         calls.append((name, {str(key): value for key, value in arguments.items()}))
     return calls
-
-
-# --- calls written as Python ------------------------------------------------------------
 
 
 class ToolaceFormat(PlainFormat):
@@ -283,9 +271,6 @@ class ToolaceFormat(PlainFormat):
         return f"[{write_call(name, arguments)}]"
 
 
-# --- tool calls of an API ---------------------------------------------------------------
-
-
 class OpenaiFormat(ToolCalls, BfclFormat):
     """The package's chat-completions handler for models that call functions (`OpenAICompletionsHandler`)."""
 
@@ -305,8 +290,6 @@ def _converted(tools: Sequence[Document]) -> list[dict[str, Any]]:
 
     return convert_to_tool(list(tools), GORILLA_TO_OPENAPI, ModelStyle.OPENAI_COMPLETIONS)
 
-
-# --- by name ----------------------------------------------------------------------------
 
 _MODES = (QwenFormat(), CompactFormat(), CompactArgumentsFormat(), LlamaFormat(), ToolaceFormat())
 _ALSO: Mapping[str, BfclFormat] = {"toolace_fc": _MODES[4], MODE: OpenaiFormat()}

@@ -1,7 +1,6 @@
 """Write the tasks as one JSON file: `python -m env_service.environments.bfcl.processed FOLDER`.
 
-The service itself reads the package's data; this file is for people and tools that want the tasks without the package.
-The hash next to it is that of the package's files, which /version and every result carry too.
+For people and tools without the package, whose data the service reads. The hash beside it is also /version's.
 """
 
 import sys

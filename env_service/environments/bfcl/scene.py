@@ -1,7 +1,4 @@
-"""A task of the benchmark as one episode plays it, with what the official pipeline does in its own way.
-
-docs/how-it-works.md#training-and-evaluation says what they differ in (paper, section 3.3).
-"""
+"""A task of the benchmark as an episode plays it (docs/how-it-works.md#training-and-evaluation; paper, section 3.3)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,8 +1,6 @@
 """The parameters of one BFCL episode: `params` of /create, checked.
 
-Clients of the public release ask for hints with blocks of their own: `observation_lite` (what
-the tools imply) and `tool_feedback_evolution` (recovery hints and guidelines by failure
-type). Both are mapped onto the cues that do the same here.
+Clients of the public release ask for hints with two blocks of their own, mapped onto the cues that do the same.
 """
 
 from collections.abc import Mapping

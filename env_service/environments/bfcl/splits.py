@@ -1,10 +1,8 @@
 """The splits of the benchmark's 800 multi-turn tasks: 200 scenarios in four variants.
 
-Two splits exist. ``scenario`` (the default) gives every variant of a scenario to the same side, so nothing of the
-evaluation side is ever seen in training. ``released_ids`` regenerates the public release's list of ids exactly; it
-leaks (344 of its 400 evaluation tasks have a sibling variant in train), and numbers on it are reported as not held out.
-
-Needs no package of the benchmark: everything that must know the sides may import this.
+``scenario`` (the default) gives every variant of a scenario to the same side, so nothing of the evaluation side is ever
+seen in training. ``released_ids`` regenerates the public release's list of ids exactly; it leaks (344 of its 400
+evaluation tasks have a sibling variant in train). Needs no package of the benchmark.
 """
 
 import random
@@ -30,11 +28,7 @@ _EVAL_FIRST: tuple[int, ...] = _numbers(
 )
 """The evaluation side as the release orders it: 75 scenarios, then 25 more."""
 
-_EVAL_LAST: tuple[int, ...] = _numbers(
-    """
-    4 9 21 29 34 48 77 81 82 98 99 120 124 127 131 132 134 138 149 164 169 174 178 183 198
-    """
-)
+_EVAL_LAST = _numbers("4 9 21 29 34 48 77 81 82 98 99 120 124 127 131 132 134 138 149 164 169 174 178 183 198")
 
 EVAL_SCENARIOS: tuple[int, ...] = tuple(sorted(_EVAL_FIRST + _EVAL_LAST))
 """The 100 scenarios of the evaluation side, ascending."""

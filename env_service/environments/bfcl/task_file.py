@@ -1,7 +1,6 @@
 """Files of synthesised tasks: one JSON object per line, named by a hash of its content.
 
-The hash covers everything that an episode depends on. Where a task comes from and
-what it practises is beside it and may be added later without a new id.
+The hash covers all that an episode depends on; a task's origin, and what it practises, may be added without a new id.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,8 +26,7 @@ _HASHED = ("category", "level", "classes", "config", "users", "reference", "with
 class Provenance(BaseModel):
     """The origin of a task: the writer of its texts, the seed and the number of the task under that seed.
 
-    model: the language model that the writer asked, if any. source: the benchmark's task
-    from whose state it was made, if any.
+    model: the language model that the writer asked, if any. source: the benchmark's task whose state it has, if any.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -159,8 +159,7 @@ class Toolbox:
     def _as_source_reads_it(self, value: Any, depth: int) -> Any:
         """The value after the package's round trip through source text, as a fresh copy.
 
-        There a word before "(" loses the blanks between them, and a tool's name
-        in that place gets the name of its simulator in front, inside strings too.
+        There a word loses the blanks before "(", and a tool's name gets its simulator's in front, inside strings too.
         """
         if isinstance(value, str):
             return self._renamed(value) if "(" in value else value

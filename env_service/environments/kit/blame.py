@@ -1,16 +1,13 @@
-"""Tell a turn's own fault from one that it inherited from an earlier turn.
+"""Tell a turn's own fault from an inherited one (docs/how-it-works.md#own-and-inherited-faults).
 
-State errors cascade: after one wrong turn, later turns miss the expected state whatever they do. Worlds are exact and
-deterministic, so nothing has to be guessed: the calls of a failed turn are played from the reference's state before
-that turn. When the turn passes there, its failure was inherited. In every environment the words mean this:
+The calls of a failed turn are played from the reference's state before it:
 
-- own: the turn fails from the reference's state too, made calls where none was needed, or is the
-  first turn whose calls make a later one fail (also a turn that passed itself: it left the
-  world elsewhere, for example in another folder);
-- inherited: the turn passes from the reference's state.
+- own: the turn fails there too, made calls where none was needed, or is the first turn whose calls make a later one
+  fail (also a turn that passed itself: it left the world elsewhere, for example in another folder);
+- inherited: the turn passes there.
 
-With default limits a replay takes well below a millisecond, unless the policy made calls near
-their deadline; failures that are not decided in time are their turn's own.
+With default limits a replay takes well below a millisecond, unless the policy made calls near their deadline; failures
+that are not decided in time are their turn's own.
 """
 
 import time
@@ -34,9 +31,8 @@ def blame(
 ) -> tuple[Blame | None, ...]:
     """Return whose fault each turn is; None for turns that did not fail.
 
-    turns: the calls of each turn that took place. failed: whether it missed the verifier; of a
-    turn without a reference, only its calls can be a fault. hopeless: turns that no state
-    can save. seconds: the processor time of all replays together, up to one more call.
+    turns: the calls of each turn that took place. failed: whether it missed the verifier; a turn without a reference is
+    judged by its calls. hopeless: turns that no state can save. seconds: of processor time for all replays together.
     """
     replays = _Replays(scene, turns, time.process_time() + seconds)
     blames: list[Blame | None] = [None] * len(turns)

@@ -13,8 +13,7 @@ from env_service.environments.kit.stray import stray_call
 class Parsed:
     """The parser's result for one assistant message.
 
-    refusals names, in one sentence each, what looked like a call and could not be
-    read or does not follow the format. text is the message without its calls.
+    refusals: a sentence for each text that looked like a call and is unreadable or off format. text: without its calls.
     """
 
     calls: tuple[Call, ...]
@@ -65,9 +64,8 @@ def read_blocks(
 ) -> Parsed:
     """Read every block of calls; one that cannot be read, and a call without tags, leaves a refusal.
 
-    tools: the names of all documented tools. read: gives a block's call, or an error. tags: what is
-    around a block. unreadable: the refusal of a block, given its number from 1 and the error. advice:
-    the refusal of a tag without its other half.
+    tools: the names of all documented tools. read: gives a block's call, or an error. tags: around a block. unreadable:
+    a block's refusal, given its number from 1 and the error. advice: the refusal of a tag without its other half.
     """
     calls: list[Call] = []
     refusals: list[str] = []

@@ -21,7 +21,11 @@ class ToolEnvironment(TaskSource):
 
     @cached_property
     def _tasks(self) -> Mapping[str, ToolTask]:
-        tasks = {task.id: task for task in self.load()}
+        tasks: dict[str, ToolTask] = {}
+        for task in self.load():
+            if task.id in tasks:
+                raise ValueError(f"Two tasks of the environment {self.name} have the id {task.id!r}: rename one.")
+            tasks[task.id] = task
         if not tasks:
             raise ValueError(f"The environment {self.name} has no tasks.")
         return tasks

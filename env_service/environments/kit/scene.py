@@ -1,7 +1,6 @@
 """The dialogue's view of an environment for one task: its texts, tools, world and verdict.
 
-A scene answers for tasks that an author writes; the benchmark's scene answers in the official
-pipeline's own way where that differs.
+Here for tasks that an author writes; the benchmark's scene answers as the official pipeline does where that differs.
 """
 
 from collections.abc import Mapping, Sequence

@@ -26,14 +26,12 @@ _CLOSING = {"(": ")", "{": "}", "[": "]"}
 _BEFORE = re.compile(r"(?:^|\n)[ \t]*>?[ \t]*[`\[( ]*$|```\w*\s*\[?$|[\[(>]\s*$|\)\s*,\s*$")
 _AFTER = re.compile(r"[`\]); \t]*(?:\n|$|```|</)|\s*,\s*[A-Za-z_][\w.]*\(")
 
-_REFUSAL = "{} is written outside the call format."
-
 
 def stray_call(text: str, tools: Collection[str]) -> tuple[str, ...]:
     """Return one refusal that names the first call written outside the format, or (); tools: all documented names."""
     body = _THOUGHT.sub("", text.replace("</think>", "\n")) if "think>" in text else text
     name = next((name for found in (_objects(body, tools), _python_calls(body, tools)) for name in found), None)
-    return () if name is None else (_REFUSAL.format(f"A call of {name[:64]}"),)
+    return () if name is None else (f"A call of {name[:64]} is written outside the call format.",)
 
 
 def _objects(text: str, tools: Collection[str]) -> Iterator[str]:

@@ -103,11 +103,10 @@ class World(Protocol):
 class TaskSource(ABC):
     """A source of tasks: its author writes `name`, `writes`, `rule` and the abstract methods.
 
-    rule: one sentence that says what never is on both sides of the default split. strict: calls
-    whose arguments break the tool's document are answered with an error and not run. max_steps:
-    messages with calls per user turn. error_limit: failed calls after which an episode ends;
-    None for no limit. stop_tool: a tool that ends the user turn; a message without a call then
-    ends it too, but the turn fails. Its call runs nothing, and nothing else of its message does.
+    rule: one sentence that says what never is on both sides of the default split. strict: calls whose arguments break
+    the tool's document are answered with an error and not run. max_steps: messages with calls per user turn.
+    error_limit: failed calls after which an episode ends; None for no limit. stop_tool: a tool that ends the user turn;
+    a message without a call then ends it too, but the turn fails. Nothing of the message that calls it is run.
     """
 
     name: ClassVar[str]

@@ -13,8 +13,7 @@ class ToolError(Exception):
 class MethodWorld:
     """Runs the tool NAME as the method `tool_NAME`. A subclass adds these and `check` (see `World`).
 
-    A method gets the arguments that its document describes, already checked if the environment
-    is strict, and returns text or a JSON value.
+    A method gets its document's arguments, already checked if the environment is strict, and returns text or JSON.
     """
 
     def call(self, name: str, arguments: dict[str, Any]) -> Outcome:

@@ -1,8 +1,4 @@
-"""The evidence from one user turn: the input of the diagnosis function Psi.
-
-The environment service fills these values from the running episode and from
-the verifier; Psi reads nothing else (paper, section 3.2).
-"""
+"""The evidence from one user turn, which the service fills in: all that the diagnosis reads (paper, section 3.2)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,19 +17,14 @@ Stop = Literal["answered", "step_limit", "length", "parse_error", "not_reached",
 that such a message ends; or the episode ended before this turn (not_reached), or the turn goes on (open)."""
 
 Blame = Literal["own", "inherited"]
-"""Whose fault a failed turn is: that of its own calls, or that of an earlier turn.
-
-The turn's calls are played from the reference's state before the turn. When they
-fail there too, the fault is the turn's own; when they pass, it was inherited.
-"""
+"""Whose fault a failed turn is: its own calls' or an earlier turn's (docs/how-it-works.md#own-and-inherited-faults)."""
 
 
 @dataclass(frozen=True)
 class Violation:
     """One way in which a call breaks its tool's schema.
 
-    kind is missing, unknown, type, enum or structure; path is the argument
-    ("" for the call as a whole, "a.b[0]" inside structures).
+    kind: missing, unknown, type, enum or structure. path: the argument, "" for the whole call, "a.b[0]" inside one.
     """
 
     kind: str

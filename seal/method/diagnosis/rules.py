@@ -29,9 +29,6 @@ class Diagnosis:
     blame: Blame | None = None
 
 
-# --- what a turn was -----------------------------------------------------------------
-
-
 def took_place(turn: TurnEvidence) -> bool:
     """Return whether the turn took place and is over, so is part of tau; one cut before the policy spoke did not."""
     cut = turn.stop in ("length", "step_limit")
@@ -45,9 +42,6 @@ def _wanted(turn: TurnEvidence) -> bool:
 def _met(turn: TurnEvidence) -> bool:
     comparisons = (turn.state_match, turn.response_match)
     return _wanted(turn) and True in comparisons and False not in (*comparisons, turn.instances_match)
-
-
-# --- rules of the paper's taxonomy ---------------------------------------------------
 
 
 def _reference_failed(turn: TurnEvidence) -> str | None:
@@ -143,9 +137,7 @@ def _abstained(turn: TurnEvidence) -> str | None:
     return None
 
 
-# --- rules that only the release's taxonomy has --------------------------------------
-
-
+# Only the release's taxonomy has this rule and those that begin with _released.
 def _other_instances(turn: TurnEvidence) -> str | None:
     if _wanted(turn) and turn.calls and turn.instances_match is False:
         return "another set of simulator instances than the reference"
@@ -223,9 +215,8 @@ def extensions() -> Mapping[str, Extension]:
 def with_rule(rule: Rule, before: str | None = None, taxonomy: str | Sequence[Rule] = "paper") -> tuple[Rule, ...]:
     """The rules of a taxonomy (or these rules) and one more, ahead of the first of the label ``before``, or last.
 
-    To add several, give the result as ``taxonomy`` of the next call. The rule's label must be declared
-    (:func:`seal.method.labels.declare`).
-    Raises ValueError for an unknown label or taxonomy and for a name that is taken.
+    To add several, give the result as ``taxonomy`` of the next call. ValueError for a label that is not declared
+    (:func:`seal.method.labels.declare`), an unknown taxonomy, and a name that is taken.
     """
     labels.get(rule.label)
     current = taxonomy_of(taxonomy).rules if isinstance(taxonomy, str) else tuple(taxonomy)

@@ -38,8 +38,7 @@ _NAMES = {
 def json_schema(node: Mapping[str, Any]) -> dict[str, Any]:
     """Return a document's node as JSON schema: type names mapped, unknown keys closed, prose included.
 
-    An argument whose default is None (the documents write "None") may be null.
-    Types that JSON schema lacks (such as "any") constrain nothing.
+    A default of None (the documents write "None") permits null. Types that JSON schema lacks ("any") constrain nothing.
     """
     schema: dict[str, Any] = {}
     kind = node.get("type")
@@ -100,11 +99,8 @@ def _read(error: ValidationError) -> list[Violation]:
     if error.validator == "anyOf":  # null or the schema proper: what matters is the latter
         return [v for inner in error.context or () if inner.schema_path[0] == 1 for v in _read(inner)]
     if error.validator == "required":
-        return [
-            _of("missing", error, name, "required argument {} is missing")
-            for name in expected
-            if name not in error.instance
-        ]
+        absent = [name for name in expected if name not in error.instance]
+        return [_of("missing", error, name, "required argument {} is missing") for name in absent]
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {})
         extra = [str(name) for name in error.instance if name not in known]

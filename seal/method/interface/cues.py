@@ -20,10 +20,7 @@ EVERYWHERE = "*"
 
 @dataclass(frozen=True)
 class Cue:
-    """One cue: where it speaks (schema, feedback, guideline), its label and wording.
-
-    taxonomy is the only one that has the label; None for labels of every taxonomy.
-    """
+    """One cue. kind: schema, feedback or guideline. taxonomy: the only one that has the label; None if all have it."""
 
     name: str
     kind: str
@@ -51,8 +48,6 @@ def catalogue() -> Mapping[str, Cue]:
 
 
 class _OmegaJson(Settings):
-    """Omega as JSON values."""
-
     version: NonNegativeInt
     cues: dict[str, tuple[str, ...]]
 

@@ -1,8 +1,6 @@
 """Which class of error a failed tool result is, from its public text.
 
-The simulators report errors as an ``error`` field, as a ``status`` or flag of a well-formed result, or as the text of
-an exception. The class decides which recovery advice phi_err gives; the patterns that mark each class are in
-``cues.toml`` beside the advice.
+The class decides which recovery advice phi_err gives; the patterns of each are in ``cues.toml`` beside the advice.
 """
 
 import re
@@ -27,8 +25,7 @@ def _classes() -> tuple[tuple[str, re.Pattern[str], frozenset[str]], ...]:
 def error_class(tool: str, result: str, arguments: Mapping[str, Any]) -> str:
     """The class of an execution error ("execution" when no known message marks it).
 
-    ``arguments`` are those of the call: their values are removed first, because messages
-    repeat them and a file may be called "not found".
+    Values of the call's ``arguments`` are removed first: messages repeat them, and a file may be called "not found".
     """
     text = bare = result.lower()
     for value in reversed([value for value in scalars(arguments) if isinstance(value, str) and value]):

@@ -1,7 +1,4 @@
-"""Evolve: Omega_{t+1} from Omega_t and C_t (paper, sections 3.2 and 3.3, Algorithm 1).
-
-The cues of the worst weaknesses are on; docs/how-it-works.md says what a weakness is, and when it leaves.
-"""
+"""Evolve: Omega_{t+1} from Omega_t and C_t (paper, sections 3.2, 3.3, Algorithm 1; docs/how-it-works.md: weakness)."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence

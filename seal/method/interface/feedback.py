@@ -1,8 +1,4 @@
-"""phi_err(o, H): recovery-oriented feedback on a failed action (paper, section 3.3).
-
-It names the class of each error and the broken constraint, the tools that exist, and what the history adds: that the
-same call failed before, and how many errors there were in a row.
-"""
+"""phi_err(o, H): recovery-oriented feedback on a failed action (paper, section 3.3)."""
 
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
@@ -34,9 +30,8 @@ def observe_feedback(
 ) -> str:
     """The answer to a failed action with phi_err(o, H) added at its end.
 
-    ``content`` is the observation as the benchmark sends it, ``failure`` the policy's
-    message with its errors, ``history`` the episode's earlier messages, oldest first.
-    Unchanged when the action did not fail or no feedback cue is on.
+    content: the observation as the benchmark sends it. failure: the policy's message with its errors. history: the
+    episode's earlier messages, oldest first. Unchanged when the action did not fail or no feedback cue is on.
     """
     cues = omega.of_kind("feedback", category)
     if not cues or not failure.failed:
@@ -81,10 +76,7 @@ def _call_problem(call: CallEvidence, document: Mapping[str, Any] | None, mode: 
 
 
 def _violated(call: CallEvidence, document: Mapping[str, Any], compact: bool) -> tuple[str, str]:
-    """Describe the faults of the arguments: all missing arguments first, then the rest.
-
-    The compact text repeats the tool's entry of the schema cue, so that a small policy reads both in one way.
-    """
+    # The compact text repeats the tool's entry of the schema cue, so that a small policy reads both in one way.
     missing = [violation.path for violation in call.violations if violation.kind == "missing"]
     others = [violation.message for violation in call.violations if violation.kind != "missing"]
     if compact:

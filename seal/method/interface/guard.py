@@ -1,9 +1,8 @@
 """The leak guard: no augmentation tells what only the reference knows (paper, section 3.3).
 
-Public is what the policy may know without the reference: the documents of the tools that
-it can see and the dialogue so far, its own messages included. An augmentation leaks when
-it changes the observation proper, or when what it adds holds a secret that is not public.
-The interface adds fixed wording, which the guard takes out first, and parts of public text.
+Public is what the policy may know without the reference: the documents of the tools that it can see and the dialogue
+so far, its own messages included. An augmentation leaks when it changes the observation proper, or when what it adds,
+without the interface's fixed wording, holds a secret that is not public.
 """
 
 import json

@@ -1,8 +1,7 @@
 """phi_schema(F) and phi_cap(C_t): what Omega adds to the system text and to revealed tools.
 
-The paper's section 3.3: ``o~ = o + phi_schema(F) + phi_err(o, H) + phi_cap(C)``. Nothing here
-or in ``feedback.py`` sees the reference of a task: the functions read the observation,
-the public documents of the tools and the policy's own actions.
+The paper's section 3.3: ``o~ = o + phi_schema(F) + phi_err(o, H) + phi_cap(C)``. Nothing here or in ``feedback.py``
+sees a task's reference, only the observation, the public documents of the tools and the policy's own actions.
 """
 
 from collections.abc import Mapping, Sequence

@@ -68,8 +68,7 @@ def reference_secrets(
 ) -> Secrets:
     """Return a reference's secrets: argument values, calls, results (whole and in parts), states with their keys.
 
-    ``states`` are the simulators, or what they hold, before and after the reference ran;
-    ``tools`` are the names of tools that are withheld until later.
+    states: the simulators, or what they hold, before and after the reference ran. tools: the names of withheld ones.
     """
     values: list[Any] = []
     for name, arguments in calls:

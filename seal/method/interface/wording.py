@@ -14,9 +14,8 @@ from typing import Any
 class PromptWording:
     """A prompt mode's rules for writing calls and answers, in words that cues can give to the policy.
 
-    call_format: one or two sentences with an example in which TOOL, ARGUMENT and VALUE
-    stand for the real ones. answer_format: how to answer without a call, to be read
-    after "If no tool fits, ...". compact: cues use their short wording.
+    call_format: one or two sentences with an example in which TOOL, ARGUMENT and VALUE stand for the real ones.
+    answer_format: how to answer without a call, to be read after "If no tool fits, ...". compact: cues are short.
     """
 
     call_format: str

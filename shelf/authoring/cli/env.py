@@ -19,8 +19,6 @@ _NONCONFORMING = 1
 _MARKS = {"pass": "[green]pass[/green]", "fail": "[red]FAIL[/red]", "skipped": "[yellow]skip[/yellow]"}
 
 Name = Annotated[str, typer.Argument(help="The environment's name.", show_default=False)]
-
-
 Location = Annotated[
     str | None, option("Where to find it if it is not installed; the working folder is searched.", "MODULE:CLASS")
 ]

@@ -83,6 +83,24 @@ class SharedGroup(Sound):
         return [replace(task, group="words") for task in super().load()]
 
 
+class Twice(Sound):
+    """Gives two tasks one id."""
+
+    name = "twice"
+
+    def load(self) -> Sequence[ToolTask]:
+        return [*super().load(), super().load()[0]]
+
+
+class Unsolved(Sound):
+    """Has no call in its references, so its verifier is never asked."""
+
+    name = "unsolved"
+
+    def load(self) -> Sequence[ToolTask]:
+        return [replace(task, reference=((),)) for task in super().load()]
+
+
 class Random(Sound):
     """Answers with a random number."""
 

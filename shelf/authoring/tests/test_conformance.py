@@ -65,6 +65,16 @@ def test_a_changing_tool_that_is_not_among_the_writes_is_named(registered: Calla
     assert found.check == "faults fail" and "without the call of say: add it to `writes`" in found.detail
 
 
+def test_an_environment_whose_verifier_is_never_asked_fails(registered: Callable[[str, str], str]) -> None:
+    (found,) = failing(registered("unsolved", "broken_environments:Unsolved"))
+    assert found.check == "faults fail" and "every answer gets reward 1" in found.detail
+
+
+def test_two_tasks_of_one_id_are_named(registered: Callable[[str, str], str]) -> None:
+    (found,) = failing(registered("twice", "broken_environments:Twice"))
+    assert "Two tasks of the environment twice have the id 'amber'" in found.detail
+
+
 def test_an_environment_without_its_tasks_is_one_sentence(registered: Callable[[str, str], str]) -> None:
     (found,) = failing(registered("unreadable", "broken_environments:Unreadable"))
     assert found.detail == "the tasks cannot be read: KeyError: 'words'"

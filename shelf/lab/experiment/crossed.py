@@ -1,15 +1,13 @@
 """A mean over seeds x scenarios, with an interval for new seeds and new scenarios.
 
-Each cell of the matrix is what one seed scored on one scenario (or the difference of two
-arms there). Seeds and scenarios are both samples, so both must enter the variance: with
-S seeds and C scenarios, and mean squares between seeds, between scenarios and of the rest,
+A cell is what one seed scored on one scenario (or the difference of two arms there). Seeds and scenarios are both
+samples: with S seeds and C scenarios, and mean squares between seeds, between scenarios and of the rest,
 
     V = V_seeds + V_scenarios - V_rest,    V_seeds = MS_seeds / (S C), and so on,
 
-the two-way analysis of variance with random factors, which is also two-way clustering
-(Cameron, Gelbach and Miller 2011). The estimate of V is at least its larger part, because
-a difference of noisy estimates can be too small. Degrees of freedom follow Satterthwaite,
-as in the quasi-F of Clark (1973). With one seed only the scenarios count.
+the two-way analysis of variance with random factors, which is also two-way clustering (Cameron, Gelbach and Miller
+2011). V is at least its larger part, because a difference of noisy estimates can be too small. Degrees of freedom
+follow Satterthwaite, as in the quasi-F of Clark (1973). With one seed only the scenarios count.
 """
 
 import math
@@ -64,8 +62,7 @@ class Variances(NamedTuple):
 class CrossedMean:
     """A mean with its interval and its two-sided p-value against 0.
 
-    error: standard error. freedom: degrees of freedom of its t distribution.
-    components: None with one seed.
+    error: standard error. freedom: degrees of freedom of its t distribution. components: None with one seed.
     """
 
     value: float
@@ -85,10 +82,9 @@ def crossed_mean(
 ) -> CrossedMean:
     """The mean of scores over seeds and tasks.
 
-    scores: (S, n), one row per seed and one column per task, without gaps. scenarios:
-    (n,), what is drawn together. strata: (n,), what is averaged first and then over (the
-    data source). weights: (n,), of each task in its stratum (its number of turns), equal
-    by default. ValueError for fewer than two scenarios.
+    scores: (S, n), one row per seed and one column per task, without gaps. scenarios: (n,), what is drawn together.
+    strata: (n,), what is averaged first and then over (the data source). weights: (n,), of each task in its stratum
+    (its number of turns), equal by default. ValueError for fewer than two scenarios.
     """
     names, code = np.unique(scenarios, return_inverse=True)
     s, n, c = len(scores), scores.shape[1], len(names)

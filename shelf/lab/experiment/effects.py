@@ -24,9 +24,8 @@ Runs = Mapping[str, Mapping[int, RunResult]]
 class Effect:
     """One comparison on one outcome.
 
-    difference: arm - against. p_holm: its p-value, corrected for the comparisons of its
-    family. detectable: the difference that this comparison finds with a probability of
-    .8 at the strictest level of the correction. left_out: tasks that a run lacks.
+    difference: arm - against. p_holm: its p-value, corrected for the comparisons of its family. detectable: the
+    difference found with a probability of .8 at the correction's strictest level. left_out: tasks that a run lacks.
     """
 
     contrast: Contrast

@@ -58,12 +58,10 @@ class ValidationScores:
 class RunResult:
     """A run of an experiment that has reached its last step.
 
-    configuration: hash of what its arm composes to. commit: of the code, with a `+` if
-    files differed from it; inputs: hash of the model's files and the validation rows;
-    both are empty if no launch was recorded. launches: how often it was started;
-    minutes: their wall time together. leak: the sentence about validated tasks that are
-    trained on, None if there are none. bad_lines: lines of its logs that could not be
-    read. checkpoint_bytes: of the last checkpoint, before it was removed.
+    configuration: hash of what its arm composes to. commit: of the code, with a `+` if files differed from it; inputs:
+    hash of the model's files and the validation rows; both are empty if no launch was recorded. launches: how often it
+    was started; minutes: their wall time together. leak: the sentence about validated tasks that are trained on, None
+    if there are none. bad_lines: unreadable lines of its logs. checkpoint_bytes: of the last one, before its removal.
     """
 
     experiment: str

@@ -120,15 +120,10 @@ def _figures(analysis: Analysis) -> dict[str, Any]:
 
 
 def _flat(effect: Effect) -> dict[str, Any]:
-    found = (
-        asdict(effect)
-        | {"outcome": effect.outcome.model_dump(exclude=None if effect.outcome.tasks else {"tasks"})}
-        | effect.contrast.model_dump()
-    )
-    return {name: value for name, value in found.items() if name != "contrast"} | {
-        "arm_mean": effect.arm,
-        "against_mean": effect.against,
-    }
+    outcome = effect.outcome.model_dump(exclude=None if effect.outcome.tasks else {"tasks"})
+    found = asdict(effect) | {"outcome": outcome} | effect.contrast.model_dump()
+    del found["contrast"]
+    return found | {"arm_mean": effect.arm, "against_mean": effect.against}
 
 
 def _registration(analysis: Analysis) -> Section:
@@ -159,7 +154,7 @@ def _effects(title: str, effects: Sequence[Effect], explain: bool = False) -> Se
             str(effect.difference.scenarios),
             percent(effect.arm),
             percent(effect.against),
-            _interval(effect.difference, _signed),
+            _interval(effect.difference, lambda value: f"{100 * value:+.1f}"),
             p_value(effect.difference.p),
             p_value(effect.p_holm),
             percent(effect.detectable),
@@ -171,11 +166,8 @@ def _effects(title: str, effects: Sequence[Effect], explain: bool = False) -> Se
     left_out = max((effect.left_out for effect in effects), default=0)
     notes = [ABOUT_EFFECTS] if explain and rows else [] if rows else ["No comparison can be made yet."]
     notes += [f"Up to {left_out} tasks are left out because a run lacks them."] if left_out else []
-    notes += (
-        ["With one seed an interval covers the choice of tasks only."]
-        if any(len(effect.seeds) == 1 for effect in effects)
-        else []
-    )
+    if any(len(effect.seeds) == 1 for effect in effects):
+        notes.append("With one seed an interval covers the choice of tasks only.")
     return Section(title, columns=columns, rows=rows, notes=tuple(notes))
 
 
@@ -252,10 +244,6 @@ def _missing(analysis: Analysis) -> list[str]:
 
 def _interval(mean: CrossedMean, form: Callable[[float], str]) -> str:
     return f"{form(mean.value)} [{form(mean.low)}, {form(mean.high)}]"
-
-
-def _signed(value: float) -> str:
-    return f"{100 * value:+.1f}"
 
 
 def _mean(values: Sequence[float | None], digits: int = 2) -> str:

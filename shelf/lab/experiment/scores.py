@@ -36,10 +36,7 @@ class Panel(NamedTuple):
 
 
 def common_steps(results: Sequence[RunResult], outcome: OutcomeMeasure) -> list[int]:
-    """The steps, ascending, at which every run validated the outcome's set.
-
-    ValueError if a run never did, or if the runs have no step in common.
-    """
+    """The steps, ascending, at which every run validated the outcome's set; ValueError if there is none."""
     found = [set(_steps(result, outcome)) for result in results]
     steps = sorted(set.intersection(*found)) if found else []
     if not steps:

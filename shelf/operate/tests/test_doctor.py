@@ -29,22 +29,21 @@ def rows(output: str) -> dict[str, tuple[str, str]]:
     return {what: (mark, found + fix) for mark, what, found, fix in cells if what}
 
 
-@pytest.fixture(scope="module")
-def selfchecked():
-    """A finished `python -m shelf.operate.selfcheck`."""
-    return devices.run_python("-W", "ignore", "-m", "shelf.operate.selfcheck", timeout=600)
+SELFCHECK = ("-W", "ignore", "-m", "shelf.operate.selfcheck")
 
 
-def test_the_selfcheck_finds_this_environment_ready(selfchecked):
+@pytest.mark.slow  # the installation ends with it, and tests/e2e/test_loop.py imports the same
+def test_the_selfcheck_finds_this_environment_ready():
+    done = devices.run_python(*SELFCHECK, timeout=600)
     locked = re.search(r"^torch==([\d.]+)", (HOME / "requirements-cpu.txt").read_text(), re.MULTILINE)[1]
-    assert selfchecked.returncode == 0, selfchecked.stdout + selfchecked.stderr
-    assert f"ready: torch {locked}" in selfchecked.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"ready: torch {locked}" in done.stdout
 
 
-def test_a_broken_model_path_is_the_one_problem(selfchecked, monkeypatch, capsys):
+def test_a_broken_model_path_is_the_one_problem(monkeypatch, capsys):
     def checked(*arguments, **_):
-        assert list(arguments) == selfchecked.args[1:]
-        return selfchecked
+        assert arguments == SELFCHECK
+        return subprocess.CompletedProcess(arguments, 0, "ready: torch", "")
 
     monkeypatch.setattr(doctor, "run_python", checked)
     url = f"env_service.env_url={free_url()}"

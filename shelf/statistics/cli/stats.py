@@ -48,7 +48,7 @@ def stats(
             expected = expected_tasks(parquet, bfcl_jsonl or ())
             found = summarise_run(folder, load_suspected(), step, expected)
             if band:
-                write_json({"tasks": find_band(folder)}, band)
+                write_json({"tasks": find_band(folder, step)}, band)
         else:
             raise ValueError("Nothing to read: give RUN, or --compare RUN RUN.")
         out = console()

@@ -9,12 +9,12 @@ from shelf.statistics.cli.stats import app
 from tests.support.commands import run
 
 
-def write_log(path, rates, samples=4, source="base@1"):
+def write_log(path, rates, samples=4, source="base@1", step=0):
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as stream:
         for task, passed in rates.items():
             for sample in range(samples):
-                line = {"task_id": task, "data_source": source, "sample": sample, "step": 0, "data_hash": "d"}
+                line = {"task_id": task, "data_source": source, "sample": sample, "step": step, "data_hash": "d"}
                 stream.write(json.dumps({**line, "score": float(sample < passed)}) + "\n")
 
 
@@ -51,6 +51,14 @@ def test_what_makes_no_band_is_refused(tmp_path, capsys, rates, samples, said):
     assert run(app, [str(tmp_path), "--band", str(tmp_path / "b.json")]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "b.json").exists()
+
+
+def test_a_band_is_of_one_validation(log, tmp_path):
+    rates = {"multi_turn_base_0": 2, "multi_turn_base_2": 4, "multi_turn_base_3": 4, "multi_turn_base_5": 0}
+    write_log(log.with_name("50.jsonl"), rates, step=50)
+    for step, tasks in ((), ["multi_turn_base_0"]), (("--step", "0"), ["multi_turn_base_2", "multi_turn_base_5"]):
+        assert run(app, [str(tmp_path), *step, "--band", str(tmp_path / "b.json")]) == 0
+        assert [task["task_id"] for task in json.loads((tmp_path / "b.json").read_text())["tasks"]] == tasks
 
 
 def test_a_cut_log_is_refused_with_its_line(log, tmp_path, capsys):

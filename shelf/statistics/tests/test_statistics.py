@@ -13,6 +13,7 @@ from shelf.statistics.intervals import (
     pass_at_k,
     wilson,
 )
+from shelf.statistics.tables import with_difference
 
 
 @given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
@@ -79,6 +80,13 @@ def test_equal_sides_differ_by_nothing():
     side = {task: float(task % 3 == 0) for task in range(60)}
     found = paired_difference(side, dict(side), {t: t for t in side}, dict.fromkeys(side, "base"))
     assert (found.difference, found.p_bootstrap, found.p_mcnemar) == (0.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(("tasks", "p"), [(1, 1.0), (3, 0.25)])
+def test_a_few_tasks_that_agree_prove_little(tasks, p):
+    before, after = dict.fromkeys(range(tasks), 0.0), dict.fromkeys(range(tasks), 1.0)
+    found = paired_difference(before, after, {t: t for t in before}, dict.fromkeys(before, "base"))
+    assert found.p_bootstrap == p and with_difference(found) == "+100.0 [-]"
 
 
 def test_dependent_variants_widen_the_interval():

@@ -130,7 +130,7 @@ class Evaluation:
 
     samples: rollouts per task. timeout_s: for one request. concurrency: rollouts
     at once. out: the folder of the results. rows: at least one, all of one environment. harness: plays
-    with the model; its own requests decide the sampling.
+    with the model; its own requests decide the sampling. extra: more fields of each request.
     task_files: those from which synthesised tasks among the rows are.
     """
 
@@ -145,6 +145,7 @@ class Evaluation:
     timeout_s: float = 600.0
     task_files: Sequence[str] = ()
     harness: Harness | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if min(self.samples, self.concurrency) < 1:
@@ -152,6 +153,8 @@ class Evaluation:
         if len({row.environment for row in self.rows}) != 1:
             raise ValueError("An evaluation plays tasks of one environment, and at least one task.")
         if self.harness is not None:
+            if self.extra:
+                raise ValueError("--extra is for SEAL's own requests: with --harness, set the fields in the agent.")
             require_harness(self.harness)
 
     @property
@@ -204,7 +207,8 @@ def evaluate(
     with ExitStack() as stack:
         stack.enter_context(hold(out))
         model = evaluation.model
-        fixed = FIXED if model.checkpoint or Endpoint(model.base_url or "", model.name).require() else {}
+        takes = model.checkpoint or Endpoint(model.base_url or "", model.name).require()
+        fixed = {**(FIXED if takes else {}), **evaluation.extra}
         service, versions = stack.enter_context(
             environment_service(evaluation.env_url, out / "service.log", evaluation.task_files, evaluation.environment)
         )

@@ -1,8 +1,7 @@
 """A validation log as the official tool's result files.
 
-``bfcl evaluate`` run on them must give the same verdicts. Logs in the prompt
-mode of the official handler keep the model's own text; in logs of other modes,
-which it could not read, calls are written as that handler writes them.
+``bfcl evaluate`` run on them must give the same verdicts. Logs in the prompt mode of the official handler keep the
+model's own text; in logs of other modes, which it could not read, calls are written as that handler writes them.
 """
 
 from collections import Counter, defaultdict
@@ -26,7 +25,6 @@ from shelf.suites.bfcl.benchmark import STEP
 PROMPT_MODE = "bfcl_qwen_fc"
 """The prompt mode of the official handler."""
 
-
 PREFIXES = "rollouts of prefixes (the official tool plays whole tasks)"
 MADE = "rollouts of synthesised tasks (the official tool does not know them)"
 FAULTS = "failed rollouts (they say nothing about the model)"
@@ -44,11 +42,9 @@ class Export(NamedTuple):
 def export_bfcl(log: Path | str, out: Path | str, model: str | None = None, sample: int = 0) -> Export:
     """Write one sample per task of a log under ``out/result/<model>/multi_turn/``.
 
-    model: one that the official tool knows, by default one that it reads as the log is written.
-
-    Prefix tasks, synthesised ones and rollouts that failed for reasons other than the policy are left
-    out (so the official tool needs ``--partial-eval``). Raises ValueError for bad lines and for
-    logs without evidence (those of other programs).
+    model: one that the official tool knows, by default one that it reads as the log is written. Prefix tasks,
+    synthesised ones and rollouts that failed for reasons other than the policy are left out (so the official tool needs
+    ``--partial-eval``). Raises ValueError for bad lines and for logs without evidence (those of other programs).
     """
     entries: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
     left_out: Counter[str] = Counter()

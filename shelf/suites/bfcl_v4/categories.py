@@ -66,10 +66,7 @@ class Chain(NamedTuple):
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
-    """The categories that single names and groups stand for, in the order of every table.
-
-    ValueError for an unknown name.
-    """
+    """The categories of single names and groups, in the order of every table; ValueError for an unknown name."""
     chosen: set[str] = set()
     for name in names:
         if name not in GROUPS and name not in CATEGORIES:

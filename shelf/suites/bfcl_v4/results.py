@@ -1,12 +1,9 @@
 """The official tool's files: what it generated, what it scored, and which entries are not answers at all.
 
-The tool writes "Error during inference" as the answer of an item whose generation raised,
-and scores it as wrong. Two kinds of such errors are the model's: a dialogue that exceeds its
-context, and a call that the tool's handler cannot render into the next prompt. All others
-are technical.
-
-The files are not safe: with chosen items the tool rewrites them after every answer. So answers are copied into
-``generated.jsonl`` as they come, and the tool's files are made from it before the tool runs.
+The tool writes "Error during inference" as the answer of an item whose generation raised, and scores it as wrong. Two
+kinds of such errors are the model's: a dialogue that exceeds its context, and a call that the tool's handler cannot
+render into the next prompt. All others are technical. With chosen items the tool rewrites its files after every answer,
+so answers are copied into ``generated.jsonl`` as they come, and the files are made from it before the tool runs.
 """
 
 import csv
@@ -94,10 +91,7 @@ def seconds(value: Mapping[str, Any]) -> float:
 
 
 def read_verdicts(scores: Path, category: str, ids: Sequence[str]) -> dict[str, bool]:
-    """The official verdict of each of the items that were scored.
-
-    ValueError if the tool scored other items than these.
-    """
+    """The official verdict of each item that was scored; ValueError if the tool scored other items than these."""
     path = next(scores.rglob(f"BFCL_v4_{category}_score.json"), None)
     if path is None:
         raise ValueError(f"The official tool wrote no score of {category} below {scores}.")

@@ -178,10 +178,7 @@ class BfclV4(Suite):
         )
 
     def _link_tokenizer(self) -> None:
-        """Put the tokenizer where its path below the tool's folder is the model's name.
-
-        The tool sends the path of --local-model-path as the model's name.
-        """
+        """Link the tokenizer to a path that is the model's name: the tool sends --local-model-path as that name."""
         name = self.plan.served.model
         place = self._root / name
         if not place.is_relative_to(self._root) or ".." in place.parts or place == self._root:

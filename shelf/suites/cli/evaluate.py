@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
@@ -81,6 +82,9 @@ def bfcl(
     max_steps: Annotated[
         int | None, shared.of_how("Messages with calls per user turn (default: 20, like the official tool).", least=1)
     ] = None,
+    extra: Annotated[
+        str | None, shared.of_how('More fields of each request, as JSON: {"enable_thinking": false}.')
+    ] = None,
     seed: Annotated[int, shared.of_how("Of the samples.")] = 0,
     concurrency: Annotated[int, shared.of_how("Rollouts at once.")] = 32,
     timeout: Annotated[float, shared.of_how("Seconds for one request.")] = 600.0,
@@ -119,11 +123,22 @@ def bfcl(
             timeout_s=timeout,
             harness=split_words(harness) if harness and (" " in harness or which(harness)) else harness,
             task_files=tuple(name for name in tasks or () if name != BENCHMARK),
+            extra=_fields(extra or "{}"),
         )
         console = wide_console()
         outcome = _play(evaluation, named.name, console)
         _show(outcome, f"{named.name}, {mode}", console)
     raise typer.Exit(shared.FAILED if outcome.failed else 0)
+
+
+def _fields(text: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(text)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise ValueError(f'--extra {text!r} is no JSON object, as {{"enable_thinking": false}} is.')
+    return fields
 
 
 @app.command()

@@ -1,10 +1,9 @@
 """The official tool's files: finished simulations, and whose fault a simulation without a verdict is.
 
-The tool rewrites its file after each simulation, so they are kept as they come, in a file of our own.
-A simulation that raised is marked `skipped` and rewarded 0; why is only in the program's
-output. What the agent itself caused (text where only calls are allowed, unreadable
-arguments, a dialogue beyond its context) stays its failure; a failure of the simulated user
-or of an endpoint is not a verdict on the agent.
+The tool rewrites its file after each simulation, so they are kept as they come, in a file of our own. A simulation that
+raised is marked `skipped` and rewarded 0; why is only in the program's output. What the agent itself caused (text where
+only calls are allowed, unreadable arguments, a dialogue beyond its context) stays its failure; a failure of the
+simulated user or of an endpoint is not a verdict on the agent.
 """
 
 import json

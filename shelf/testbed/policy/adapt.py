@@ -30,9 +30,8 @@ _ACTIVE = (0.15, 0.3, 0.6, 1.0)
 class AdaptSettings:
     """Settings of the adaptation.
 
-    passes: the mean probability of a training reference at which learning ends. tokens: the most that it
-    may take. cued: dialogues of each task with random cues, beside the plain one. lr: of matrices; half of
-    it for other parameters.
+    passes: the mean probability of a training reference at which learning ends. tokens: the most that it may take.
+    cued: dialogues of each task with random cues, beside the plain one. lr: of matrices; other parameters have half.
     """
 
     passes: float = 0.5

@@ -4,11 +4,11 @@ import random
 from typing import NamedTuple
 
 from env_service.environments.bfcl.catalog import Task
-from env_service.environments.bfcl.environment import BfclEnvironment, open_episode
+from env_service.environments.bfcl.environment import BfclEnvironment
 from seal.method.interface.cues import Omega
 from seal.method.interface.evolve import cues_in_use, permanent_cues
 from seal.settings.interface import EvolveSettings
-from shelf.authoring.runs import dialogue, played, said
+from shelf.authoring.runs import dialogue, open_episode, played, said
 
 PROMPT_MODE = "compact"
 """The prompt mode of the small policy."""

@@ -1,11 +1,9 @@
 """Grows a small Qwen2 policy to a size that occupies a GPU, without changing its answers.
 
-The committed policy has two million parameters; a random network of 100M would
-earn no reward, so no gradient would move it and a stale weight sync would go
-unnoticed. So the small network is embedded in a larger one: its channels, heads
-and layers come first, what is added starts by writing nothing (zero output
-projections), and the norms' weights make up for the wider mean. In fp32 both
-give the same logits; training uses all of the larger one.
+The committed policy has two million parameters; a random network of 100M would earn no reward, so no gradient would
+move it and a stale weight sync would go unnoticed. So the small network is embedded in a larger one: its channels,
+heads and layers come first, what is added starts by writing nothing (zero output projections), and the norms' weights
+make up for the wider mean. In fp32 both give the same logits; training uses all of the larger one.
 """
 
 import math

@@ -1,9 +1,8 @@
 """The warm start: supervised next-token training on encoded dialogues.
 
-Muon updates the matrices of the blocks, AdamW the embedding, norms and biases;
-with AdamW for everything the same loss took clearly more tokens. The assistant's
-tokens count fully, and all others a little: predicting users and tools teaches the
-small network the values that it has to copy.
+Muon updates the matrices of the blocks, AdamW the embedding, norms and biases; with AdamW for everything the same loss
+took clearly more tokens. The assistant's tokens count fully, and all others a little: predicting users and tools
+teaches the small network the values that it has to copy.
 """
 
 import random

@@ -60,10 +60,7 @@ class Login:
 
 @dataclass(frozen=True)
 class PathTurn:
-    """One user message and the calls that follow it.
-
-    left_out: the slot whose value is missing (without_value) or given (value).
-    """
+    """One user message and its calls; left_out: the slot whose value is missing (without_value) or given (value)."""
 
     class_name: str
     clauses: tuple[Clause, ...]

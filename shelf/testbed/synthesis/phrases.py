@@ -33,10 +33,7 @@ class PhraseList:
     held_out: tuple[Phrase, ...]
 
     def draw(self, rng: random.Random, held_out: float) -> tuple[str, bool]:
-        """A phrase in one of its variants, and whether it is a whole sentence.
-
-        held_out: the probability with which it comes from the held-out ones.
-        """
+        """A phrase in one variant, and whether it is a sentence; held_out: the probability of a held-out one."""
         phrase = rng.choice(self.held_out if held_out and rng.random() < held_out else self.training)
         return phrase.vary(rng), phrase.is_sentence
 

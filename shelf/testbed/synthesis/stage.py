@@ -25,8 +25,7 @@ class RejectedDraw(Exception):
 class Stage:
     """One task while it is sampled.
 
-    calls: those since the last :meth:`take_calls`. kinds: what the task has come to
-    practise. finished: classes of which the user has logged out.
+    kinds: what the task has come to practise. finished: classes of which the user has logged out.
     """
 
     def __init__(self, values: Values, category: Category, config: Mapping[str, Any]) -> None:

@@ -1,7 +1,6 @@
 """Initial configurations in the shape of the benchmark's, with values of their own.
 
-Keys of tables are strings, as in the benchmark's files, so that a configuration
-survives a file unchanged.
+Keys of tables are strings, as in the benchmark's files, so that a configuration survives a file unchanged.
 """
 
 from collections.abc import Callable, Iterable

@@ -22,10 +22,7 @@ STAGES = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00")
 
 
 def draw(run: Run, rows: Sequence[Summary], headline: str, path: Path) -> None:
-    """Draw a run as a PNG file: six panels over training steps; panels without data say so.
-
-    rows: the summaries of the run's validations; headline: the title.
-    """
+    """Draw a run as a PNG file, six panels over steps; panels without data say so. rows: its validations."""
     figure = Figure(figsize=(13, 10.5), layout="constrained")
     figure.suptitle(fill(headline, 110), x=0.01, ha="left", fontsize=13, fontweight="bold")
     panels = figure.subplots(3, 2)

@@ -152,10 +152,7 @@ class Run:
 
 
 def read_run(folder: Path | str) -> Run:
-    """Read a run's logs, also of a run that has not validated or not trained yet.
-
-    ValueError for a folder that has neither log.
-    """
+    """Read a run's logs, also of one that has not validated or not trained yet; ValueError if it has neither log."""
     files = RunFolder(Path(folder))
     if not files.path.is_dir():
         raise ValueError(f"{folder} is not a folder: name a run (experiments/NAME).")

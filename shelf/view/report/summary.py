@@ -12,10 +12,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from seal.records.changes import logged_changes
 from seal.system.jsonl import step_files
 from seal.training.checkpoints import last_step
 from shelf.statistics.comparison import Side, compare
+from shelf.statistics.launches import logged_changes
 from shelf.statistics.log import Log
 from shelf.statistics.runs import missing_sentences, name_mixtures, not_held_out, provenance
 from shelf.statistics.summary import Summary, informative, tasks_in_words

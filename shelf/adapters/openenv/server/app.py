@@ -1,9 +1,4 @@
-"""The server: `seal-openenv --port 8000`, or `uvicorn seal_openenv.server.app:app`.
-
-SEAL_URL names the environment service; without it the server starts one, which needs
-`seal-rl[service]`. SEAL_ENVIRONMENT names the service's environment (bfcl),
-SEAL_OPENENV_SESSIONS the sessions at once (64).
-"""
+"""The server: `seal-openenv --port 8000`, or `uvicorn seal_openenv.server.app:app`; README.md lists its variables."""
 
 import argparse
 import os

@@ -47,7 +47,7 @@ class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
         if others:
             raise ValueError(f"reset option {min(others)!r} is unknown: use split, task_id, index, seed or params.")
         task_id = task_id or self._drawn(split, seed, index)
-        self._release()
+        self.close()
         name = uuid.uuid4().hex
         opening = self._client.create(task_id, name, {"split": split, **(params or {})})
         self._episode = name
@@ -70,7 +70,9 @@ class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
 
     def close(self) -> None:
         """Release the episode."""
-        self._release()
+        episode, self._episode = self._episode, None
+        if episode is not None:
+            self._client.release(episode)
 
     def get_metadata(self) -> EnvironmentMetadata:
         """Return the description of this environment for hubs."""
@@ -120,11 +122,6 @@ class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
             reward=reward,
             done=done,
         )
-
-    def _release(self) -> None:
-        episode, self._episode = self._episode, None
-        if episode is not None:
-            self._client.release(episode)
 
 
 def _choose(tasks: Sequence[str], split: str, index: int) -> str:

@@ -26,7 +26,7 @@ def mean_of(scores, scenarios=None, strata=None, **more):
     return crossed_mean(scores, scenarios, ONE.repeat(n) if strata is None else np.asarray(strata), **more)
 
 
-@pytest.mark.parametrize("seeds", [3, 5, 8])
+@pytest.mark.parametrize("seeds", [3, 8])
 @pytest.mark.parametrize("scenarios", [40, 100])
 @pytest.mark.parametrize("parts", [(0.03, 0.0, 0.4), (0.06, 0.1, 0.4), (0.06, 0.0, 0.1), (0.0, 0.2, 0.3)])
 def test_intervals_cover_the_truth(seeds, scenarios, parts):

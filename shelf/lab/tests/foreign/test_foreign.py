@@ -10,9 +10,16 @@ from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.tools import parse_reference
 from seal.cli.main import execute, load
 from seal.records.trajectory import TrajectoryRecord
+from tests.support.one_service import one_service
 from tests.support.played_run import SMALL, write_run
 
 TASK = "multi_turn_base_1"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def service():
+    with one_service():
+        yield
 
 
 def steps(task: str = TASK) -> list[list]:

@@ -6,7 +6,14 @@ import shutil
 import pytest
 
 from seal.cli.main import execute, load
+from tests.support.one_service import one_service
 from tests.support.played_run import SMALL, write_run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def service():
+    with one_service():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -48,10 +48,7 @@ class TokenUsage:
 
 
 class AnswerFile:
-    """Answers by the hash of their request, in the file FILE.answers.jsonl beside the output FILE.
-
-    spent: the tokens of all of them.
-    """
+    """Answers by the hash of their request, in FILE.answers.jsonl beside the output FILE; spent: the tokens of all."""
 
     def __init__(self, output: Path) -> None:
         """Open or continue; ValueError if another process writes it, or if it is damaged."""
@@ -115,8 +112,7 @@ class Stopped(Exception):
 class EndpointModel:
     """One model behind an endpoint.
 
-    limit: on the tokens of prompts and answers, those of earlier runs and of requests in flight
-    included. seed: of the run.
+    limit: on the tokens of prompts and answers, with those of earlier runs and requests in flight. seed: of the run.
     """
 
     def __init__(self, client: ChatClient, answers: AnswerFile, limit: int | None = None, seed: int = 0) -> None:

@@ -18,14 +18,14 @@ _CALL_SYNTAX = re.compile(r"[{,]\s*[\"']\w+[\"']\s*:|</?tool_call>|```")
 _WORD = re.compile(r"\w+")
 
 
-def leaves(value: Any) -> Iterator[Any]:
-    """The texts, numbers and truth values in an argument."""
+def leaves(value: Any, keys: bool = False) -> Iterator[Any]:
+    """The texts, numbers and truth values in an argument; keys: those of mappings too."""
     if isinstance(value, Mapping):
-        for item in value.values():
-            yield from leaves(item)
-    elif isinstance(value, list | tuple):
+        yield from value if keys else ()
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
         for item in value:
-            yield from leaves(item)
+            yield from leaves(item, keys)
     else:
         yield value
 

@@ -48,10 +48,6 @@ def _name_elsewhere(stage: Stage) -> str | None:
     return place and place[1]
 
 
-def _name(value: str) -> Slot:
-    return Slot(value, "name")
-
-
 def _new_file(stage: Stage) -> str:
     return stage.values.file_name()
 
@@ -127,7 +123,7 @@ def _renaming(tool: str) -> Run:
             return None
         new = stage.values.file_name(like=name)
         stage.call(tool, source=name, destination=new)
-        slots = {"f": stage.mention("file", name), "g": _name(new)}
+        slots = {"f": stage.mention("file", name), "g": Slot(new, "name")}
         if tool == "mv":
             stage.put_in_focus("file", new)
         else:  # "it" could be either
@@ -147,7 +143,7 @@ def _into_folder(tool: str) -> Run:
         if name is None or folder is None:
             return None
         stage.call(tool, source=name, destination=folder)
-        slots = {"f": stage.mention("file", name), "d": _name(folder)}
+        slots = {"f": stage.mention("file", name), "d": Slot(folder, "name")}
         stage.drop_focus("file")
         return slots
 
@@ -156,7 +152,6 @@ def _into_folder(tool: str) -> Run:
 
 add("mv_dir", CLASS, _into_folder("mv"), 1.2)
 add("cp_dir", CLASS, _into_folder("cp"))
-
 
 add("rm", CLASS, calling("rm", drops="file", file_name=FILE))
 add("rmdir", CLASS, calling("rmdir", dir_name=Drawn("d", _empty_folder, "name")), 0.7)
@@ -169,7 +164,7 @@ def diff(stage: Stage) -> Slots | None:
     if one is None or one == other:
         return None
     stage.call("diff", file_name1=one, file_name2=other)
-    slots = {"f": stage.mention("file", one), "g": _name(other)}
+    slots = {"f": stage.mention("file", one), "g": Slot(other, "name")}
     stage.drop_focus("file")
     return slots
 
@@ -190,7 +185,7 @@ def _new_or_other(
         else:
             stage.call(tool, **{argument: wanted})
         stage.drop_focus("file")
-        return {"f": _name(wanted), "g": _name(other)}
+        return {"f": Slot(wanted, "name"), "g": Slot(other, "name")}
 
     return run
 
@@ -209,6 +204,5 @@ def cat_far(stage: Stage) -> Slots | None:
     stage.call("find", path=".", name=name)
     stage.call("cd", folder=folder)
     stage.call("cat", file_name=name)
-    slots = {"f": _name(name)}
     stage.put_in_focus("file", name)
-    return slots
+    return {"f": Slot(name, "name")}

@@ -30,7 +30,6 @@ add("divide", CLASS, calling("divide", a=FIRST, b=SECOND), 0.8)
 add("percentage", CLASS, calling("percentage", part=FIRST, whole=SECOND), 0.8)
 add("power", CLASS, calling("power", base=SMALL, exponent=Drawn("y", whole(2, 9))), 0.8)
 
-
 FRACTION = Drawn("x", lambda stage: stage.values.integer(10_000, 999_999) / 10_000)
 NEGATIVE = Drawn("x", lambda stage: -stage.values.integer(2, 999))
 

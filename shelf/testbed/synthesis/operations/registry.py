@@ -12,7 +12,6 @@ from shelf.testbed.synthesis.stage import Stage
 Run = Callable[[Stage], Slots | None]
 """Draws arguments, makes the calls on the stage, and returns the slots of the phrases; None if a precondition fails."""
 
-
 FACTS: Mapping[str, Any] = tomllib.loads(
     resources.files("shelf.testbed.synthesis.operations").joinpath("facts.toml").read_text("utf-8")
 )

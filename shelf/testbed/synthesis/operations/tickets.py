@@ -18,10 +18,8 @@ from shelf.testbed.synthesis.stage import Stage
 
 CLASS = "TicketAPI"
 
-
 add("ticket_login", CLASS, logging_in(CLASS, lambda own: own.current_user), 0.6)
 add("ticket_logout", CLASS, logging_out(CLASS, "logout", lambda own: own.current_user), 0.4)
-
 
 TITLE = Drawn("t", lambda stage: stage.values.title(), "text")
 DESCRIPTION, PRIORITY = Drawn("x", text, "text"), Drawn("k", whole(2, 5))

@@ -133,8 +133,6 @@ add("watchlist", CLASS, calling("get_watchlist"))
 add("account", CLASS, calling("get_account_info"))
 add("order_history", CLASS, calling("get_order_history"), 0.8)
 add("time", CLASS, calling("get_current_time"), 0.5)
-
-
 add("fund", CLASS, calling("fund_account", amount=Drawn("x", money, "amount")))
 
 

@@ -40,10 +40,6 @@ def _token(stage: Stage) -> str:
     return stage.simulator(CLASS).access_token
 
 
-def _name(value: str) -> Slot:
-    return Slot(value, "name")
-
-
 TOKEN, CARD = Drawn("t", _token, "name"), Drawn("k", _card, "name")
 
 
@@ -69,7 +65,7 @@ def book(stage: Stage) -> Slots:
     trip, card, token = _trip(stage), _card(stage), _token(stage)
     booked = stage.call("book_flight", access_token=token, card_id=card, **trip)
     stage.created("booking", booked["booking_id"])
-    return _trip_slots(trip) | {"k": _name(card), "t": _name(token)}
+    return _trip_slots(trip) | {"k": Slot(card, "name"), "t": Slot(token, "name")}
 
 
 def _booking(stage: Stage) -> str | None:
@@ -97,7 +93,6 @@ add("invoice", CLASS, calling("retrieve_invoice", access_token=TOKEN, booking_id
 add("insurance", CLASS, calling("purchase_insurance", when=_booking, **INSURANCE), 2)
 add("support", CLASS, calling("contact_customer_support", **SUPPORT), 2)
 
-
 BUDGET = Drawn("x", money, "amount")
 add("budget", CLASS, calling("set_budget_limit", access_token=TOKEN, budget_limit=BUDGET))
 
@@ -108,7 +103,7 @@ def budget_exchange(stage: Stage) -> Slots:
     amount = money(stage) * (10 if currency == "JPY" else 1)
     answer = stage.call("compute_exchange_rate", base_currency=currency, target_currency="USD", value=amount)
     stage.call("set_budget_limit", access_token=token, budget_limit=answer["exchanged_value"])
-    return {"x": Slot(amount, "amount"), "a": Slot(currency), "t": _name(token)}
+    return {"x": Slot(amount, "amount"), "a": Slot(currency), "t": Slot(token, "name")}
 
 
 @operation(CLASS)
@@ -130,7 +125,6 @@ add("verify", CLASS, calling("verify_traveler_information", **TRAVELER), 0.8)
 add("airport", CLASS, calling("get_nearest_airport_by_city", location=Drawn("c", one_of(*FACTS["airports"]))))
 add("airports", CLASS, calling("list_all_airports"), 0.5)
 add("card_balance", CLASS, calling("get_credit_card_balance", access_token=TOKEN, card_id=CARD), 0.8)
-
 
 NEW_CARD = {
     "card_number": Drawn("n", lambda stage: str(stage.values.integer(10**15, 10**16 - 1))),

@@ -6,7 +6,6 @@ from shelf.testbed.synthesis.stage import Stage
 
 CLASS = "TwitterAPI"
 
-
 add("auth_twitter", CLASS, logging_in(CLASS, lambda own: own.authenticated), 0.6)
 
 

@@ -79,7 +79,6 @@ def _brake_is_pressed(stage: Stage) -> bool:
 
 add("brake_full", CLASS, calling("pressBrakePedal", when=lambda stage: not _brake_is_pressed(stage), pedalPosition=1.0))
 
-
 TENTHS = Drawn("x", lambda stage: stage.values.integer(1, 9) / 10)
 
 add("brake_part", CLASS, calling("pressBrakePedal", pedalPosition=TENTHS), 0.7)
@@ -108,7 +107,6 @@ def _is_parked(stage: Stage) -> bool:
 add("park_on", CLASS, calling("activateParkingBrake", when=lambda stage: not _is_parked(stage), mode="engage"))
 add("park_off", CLASS, calling("activateParkingBrake", when=_is_parked, mode="release"), 0.7)
 add("climate", CLASS, calling("adjustClimateControl", temperature=Drawn("x", amount(16, 29), "amount")))
-
 
 MODE = Drawn("m", lambda stage: "off" if _car(stage).headLightStatus == "on" else "on")
 SPEED, GAP = Drawn("x", amount(6, 18, 5), "amount"), Drawn("y", amount(5, 30, 10), "amount")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from env_service.environments.bfcl.catalog import Task, load_tasks
-from env_service.environments.bfcl.environment import open_episode
 from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.tools import parse_reference
 from seal.launch.recipe import read_recipe
@@ -21,6 +20,7 @@ from seal.settings import SealSettings
 from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop, mark_groups
 from seal.training.log import RunLog
+from shelf.authoring.runs import open_episode
 from shelf.authoring.tests.bfcl_faults import InjectedFault, faults
 
 ROLLOUTS = 8
