@@ -9,14 +9,14 @@ import torch
 from huggingface_hub import ModelCard
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer, Qwen3_5Config
 
 from seal.cli.main import execute, load
 from seal.system.paths import HOME
 from shelf.handover.card import LEADERBOARD, model_card
 from shelf.handover.export import export
 from shelf.handover.source import find_source
-from shelf.handover.weights import merged_weights
+from shelf.handover.weights import merged_weights, write_model
 from shelf.statistics.summary import tasks_in_words
 from shelf.suites.bfcl.serving import served_checkpoint
 from tests.support.exported_run import POLICY, save_sharded, write_exportable
@@ -176,6 +176,25 @@ def test_a_run_of_adapters_gives_an_adapter_or_a_whole_model(tmp_path):
     assert not (tmp_path / "adapter" / "config.json").exists()
     assert json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())["lora_alpha"] == 8
     assert "PeftModel" in (tmp_path / "adapter" / "README.md").read_text()
+
+
+def test_a_model_that_takes_images_is_written_whole(tmp_path):
+    sizes = {"hidden_size": 32, "intermediate_size": 64}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16}
+    text = {"vocab_size": 512, "num_hidden_layers": 1, "layer_types": ["full_attention"], **sizes, **heads}
+    vision = {"depth": 1, "num_heads": 2, "out_hidden_size": 32, "num_position_embeddings": 16, **sizes}
+    model = AutoModelForImageTextToText.from_config(Qwen3_5Config(text_config=text, vision_config=vision))
+    save_sharded(model, tmp_path / "actor")
+    assert write_model(tmp_path / "actor", tmp_path / "out", "float32", "") == "model"
+    written = AutoModelForImageTextToText.from_pretrained(tmp_path / "out").state_dict()
+    assert written.keys() == model.state_dict().keys()
+    assert all(torch.equal(written[name], weight) for name, weight in model.state_dict().items())
+
+
+def test_a_link_or_a_mounted_disk_is_refused_before_any_work(run, tmp_path, capsys):
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert seal_export(run, "--out", tmp_path / "link") == 2
+    assert "is a link, a mounted disk" in capsys.readouterr().err
 
 
 def test_a_folder_that_holds_something_is_left_alone(run, tmp_path, capsys):

@@ -299,6 +299,8 @@ def test_samples_and_prefixes(endpoint, service_url, tmp_path):
         (["--samples", "0"], "at least 1"),
         (["--task-file", "nowhere.txt"], "does not exist"),
         (["--checkpoint", "nowhere"], "either --base-url"),
+        (["--extra", "top_k: 3"], "is no JSON object"),
+        (["--extra", '{"top_k": 3}'], "generation_config.json would decide"),  # the endpoint sees the field
     ],
 )
 def test_wrong_settings_are_one_sentence(endpoint, service_url, tmp_path, capsys, more, said):
