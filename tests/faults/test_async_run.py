@@ -137,7 +137,7 @@ def test_a_stop_in_rollouts_adds_no_prompts_to_those_under_way():
     finally:
         shutil.rmtree(run.folder, ignore_errors=True)
         shutil.rmtree(HOME / "launcher_record" / run.name, ignore_errors=True)
-    assert drawn[1] - drawn[0] == 1, "two steps, of which the first one's prompts had been drawn"
+    assert drawn[1] - drawn[0] == PROMPTS, "of the two steps, the first one had drawn its prompts"
 
 
 def test_every_prompt_was_trained_once_with_the_omega_that_it_was_drawn_with(run):
