@@ -152,7 +152,7 @@ def _tasks(recipe: Recipe) -> None:
             "the selection or lower the batch size."
         )
     epochs = recipe.config.trainer.total_epochs
-    if recipe.last_step > (most := len(recipe.rows.train) // batch * epochs):
+    if batch > 0 and recipe.last_step > (most := len(recipe.rows.train) // batch * epochs):
         raise LaunchError(
             f"trainer.total_training_steps={recipe.last_step} is more than the {most} steps of "
             f"trainer.total_epochs={epochs}: raise that too."
