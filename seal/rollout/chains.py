@@ -64,7 +64,6 @@ class Policy:
         self._chains: list[Chain] = []
         self._asking: asyncio.Task[Any] | None = None
         self._unheard: tuple[chat.Request, dict[str, Any]] | None = None
-        self._cuts: dict[str, bool] = {}
         self.cues, self.turn, self.over = "", 0, False
 
     @property
@@ -89,7 +88,9 @@ class Policy:
 
     def cut(self, text: str) -> bool:
         """Whether a limit cut this message of the policy; in other words than its own, the last one."""
-        return self._cuts.get(chat.without_thoughts(text), next(reversed(self._cuts.values()), False))
+        spoke = [each for each in self._chains if each.heard]
+        same = [each for each in spoke if each.heard[-1].text == chat.without_thoughts(text)]
+        return any(len(each.speaker.sampled) - 1 in each.dialogue.truncated for each in (same or spoke)[-1:])
 
     def end(self) -> None:
         """Ask for no more; a message that is still being sampled is no part of the rollout."""
@@ -132,8 +133,6 @@ class Policy:
                 self.over = True
                 raise OutOfBudget(speaker.limit)
             self._chains.sort(key=lambda each: each is chain)  # the one that spoke last
-            spoke = chat.without_thoughts(said.text)
-            self._cuts = {text: cut for text, cut in self._cuts.items() if text != spoke} | {spoke: said.truncated}
             if said.truncated:
                 dialogue.truncated.append(len(speaker.sampled) - 1)
             dialogue.messages = [*dialogue.messages, {"role": "assistant", "content": said.text}]
