@@ -41,9 +41,9 @@ def client_of(task: Task) -> AsyncOpenAI:
     return AsyncOpenAI(base_url=task.base_url, api_key=task.api_key, max_retries=0)
 
 
-async def converse(task: Task, messages: Messages, call: Call) -> None:
-    """Answer every message of the user; the history grows in `messages`."""
-    async with client_of(task) as client:
+async def converse(task: Task, messages: Messages, call: Call, **options: Any) -> None:
+    """Answer every message of the user; the history grows in `messages`. options: of the client."""
+    async with client_of(task).with_options(**options) as client:
         async for message in task.user_messages():
             messages.append({"role": "user", "content": message})
             await task.answer(await turn(client, task, messages, call))
@@ -190,11 +190,7 @@ async def strict(task: Task) -> None:
 
 async def impatient(task: Task) -> None:
     """An agent whose SDK repeats a request after a second."""
-    messages: Messages = []
-    async with client_of(task).with_options(timeout=1.0, max_retries=5) as client:
-        async for message in task.user_messages():
-            messages.append({"role": "user", "content": message})
-            await task.answer(await turn(client, task, messages, task.call))
+    await converse(task, [], task.call, timeout=1.0, max_retries=5)
 
 
 async def thoughtless(task: Task) -> None:
