@@ -27,7 +27,7 @@ from seal.method.interface.evolve import cues_in_use
 from seal.method.reweighting import initial_rho
 from seal.records.changes import flatten
 from seal.records.folder import RunFolder
-from seal.rollout.task import require_harness
+from seal.rollout.harness.task import require_harness
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
 from seal.settings.sentences import nearest, shown

@@ -16,9 +16,9 @@ from seal.method.interface.cues import Omega
 from seal.method.teacher import Role, has_gradient, omega_for, role_of, whole_part
 from seal.records.trajectory import FINAL, TrajectoryRecord
 from seal.rollout.budgets import Budgets
-from seal.rollout.chains import Policy
 from seal.rollout.engine import EngineSpeaker
 from seal.rollout.episode import Episode
+from seal.rollout.harness.chains import Policy
 from seal.rollout.lesson import Lesson, Siblings, siblings
 from seal.rollout.play import Terms, play
 from seal.rollout.row import Row
@@ -27,7 +27,7 @@ from seal.rollout.speaker import SpeakerFault
 from seal.settings import EnvServiceSettings, SealSettings
 
 if TYPE_CHECKING:
-    from seal.rollout.harness import HarnessSpeaker
+    from seal.rollout.harness.speaker import HarnessSpeaker
 
 Speech = TypeVar("Speech", bound=EngineSpeaker)
 
@@ -141,7 +141,7 @@ class SEALAgentLoop(AgentLoopBase):
         settings = self.settings
         if settings.rollout.harness is None:
             return policy()
-        from seal.rollout.harness import HarnessSpeaker  # its server loads only where a recipe names a harness
+        from seal.rollout.harness.speaker import HarnessSpeaker  # its server loads only where a recipe names a harness
 
         log = Path(settings.run_dir, "harness", "train" if row.training else "val", f"{row.place}.log")
         most = self.budgets.max_steps if row.training and row.withdrawal is None else None

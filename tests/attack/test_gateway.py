@@ -13,10 +13,11 @@ import psutil
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seal.rollout import chat
-from seal.rollout.chains import OutOfBudget, Policy
 from seal.rollout.dialogue import Dialogue
-from seal.rollout.gateway import MAX_BODY_BYTES, Session, shared_gateway
+from seal.rollout.harness import chat
+from seal.rollout.harness.chains import OutOfBudget, Policy
+from seal.rollout.harness.gateway import MAX_BODY_BYTES, shared_gateway
+from seal.rollout.harness.sessions import Session
 from seal.system.net import is_loopback
 from tests.attack.odd import changed
 from tests.support.rollout_play import ScriptedEngine, roll_out
@@ -70,7 +71,7 @@ async def opened() -> Session:
     messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
     native = {"tools": TOOLS, "instructions": "", "cues": ""}
     dialogue = Dialogue(messages=messages, info={"native": native})
-    return Session(shared_gateway(), dialogue, Policy(lambda number: Refusing(), "hermes", None), 60)
+    return Session(shared_gateway().sessions, dialogue, Policy(lambda number: Refusing(), "hermes", None), 60)
 
 
 async def status(method: str, url: str, key: str | None = None, **options: object) -> int:

@@ -13,7 +13,7 @@ from env_service.environments.kit.formats import FORMATS
 from seal.method.interface.cues import Omega
 from seal.records.trajectory import FATAL
 from seal.rollout.dialogue import Dialogue
-from seal.rollout.task import Address, Task, require_harness
+from seal.rollout.harness.task import Address, Task, require_harness
 from seal.settings import SealSettings, SettingsError
 from seal.system.errors import LaunchError
 from tests.support.rollout_play import (

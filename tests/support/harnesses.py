@@ -11,8 +11,8 @@ import pytest
 from mcp import Client
 from openai import APIStatusError, AsyncOpenAI
 
-from seal.rollout.mcp import USER
-from seal.rollout.task import ENDED, MAX_TEXT, Task
+from seal.rollout.harness.mcp import USER
+from seal.rollout.harness.task import ENDED, MAX_TEXT, Task
 
 Messages = list[dict[str, Any]]
 Call = Callable[[str, dict[str, Any]], Awaitable[str]]

@@ -25,10 +25,10 @@ from seal.launch.service import Service
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.episode import Episode
+from seal.rollout.harness.task import Address, Harness, require_harness
 from seal.rollout.play import Terms, play
 from seal.rollout.services import Services
 from seal.rollout.speaker import REFUSAL, Said, Speaker
-from seal.rollout.task import Address, Harness, require_harness
 from seal.system import exits
 from seal.system.files import json_hash, write_jsonl
 from shelf.suites import FIXED
@@ -283,7 +283,7 @@ def _speaker(evaluation: Evaluation, row: TaskRow, sample: int, asked: ChatClien
     if evaluation.harness is None:
         episode, rollout = evaluation.episode, f"{row.task_id}/{sample}"
         return EndpointSpeaker(asked, evaluation.sampling, rollout, episode.seed, episode.calls_tools)
-    from seal.rollout.harness import HarnessSpeaker  # its server loads only where there is a harness
+    from seal.rollout.harness.speaker import HarnessSpeaker  # its server loads only where there is a harness
 
     endpoint, log = asked.endpoint, evaluation.out / "harness" / row.data_source / f"{row.task_id}.{sample}.log"
     address = Address(endpoint.url, endpoint.key, endpoint.model)

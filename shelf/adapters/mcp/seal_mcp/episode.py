@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from env_service.answers import Message
 from env_service.client import ServiceClient
-from seal.rollout.task import ENDED, call_text
+from seal.rollout.harness.task import ENDED, call_text
 
 _RESULT = ("<tool_response>\n", "\n</tool_response>")
 

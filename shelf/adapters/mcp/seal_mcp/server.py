@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 from env_service.client import ServiceError
 from seal.method.diagnosis.schema import with_json_types
-from seal.rollout.mcp import HOW, USER, USER_TOOL
+from seal.rollout.harness.mcp import HOW, USER, USER_TOOL
 from seal_mcp.episode import Episode
 
 RESULT_URI, JSON = "seal://episode/result", "application/json"

@@ -8,9 +8,8 @@ KEY/task/mcp                               the episode's tools and its user, ove
 import asyncio
 import contextlib
 import os
-import secrets
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import uvicorn
@@ -21,62 +20,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from env_service.protocol import first_error
 from env_service.server import BoundedServer
-from seal.rollout import chat, mcp
-from seal.rollout.chains import OutOfBudget, Policy
-from seal.rollout.dialogue import Dialogue
+from seal.rollout.harness import chat, mcp
+from seal.rollout.harness.chains import OutOfBudget
+from seal.rollout.harness.sessions import ENDED, Refused, Session, Sessions
+from seal.rollout.harness.task import Address, Event, Text
 from seal.rollout.speaker import SpeakerFault
-from seal.rollout.task import Address, Event, Task, Text
 from seal.system.net import LOOPBACK, http_url
 
-MAX_REQUESTS = 2_000
-"""Of one rollout; a harness that sends more is broken."""
 MAX_BODY_BYTES = 8 * 2**20
-ENDED = 410, "This rollout has ended.", "rollout_ended"
 
 Body = TypeVar("Body", bound=BaseModel)
-
-
-class Refused(Exception):
-    """A request that is answered with an error: status, sentence, and a code that clients know."""
-
-    def __init__(self, status: int, sentence: str, code: str | None = None):
-        super().__init__(sentence)
-        self.status, self.code = status, code
-
-
-class Session:
-    """One rollout at the gateway, from when its episode has opened. model: an Address if it is not asked here."""
-
-    def __init__(self, gateway: "Gateway", dialogue: Dialogue, model: Policy | Address, deadline_s: float):
-        self.key, self.model = secrets.token_hex(24), model
-        address = model if isinstance(model, Address) else Address(f"{gateway.url}/v1", self.key, chat.MODEL)
-        self.task = Task(dialogue, address, f"{gateway.url}/{self.key}/task", deadline_s)
-        self._requests, self._answering = 0, set[asyncio.Task[None]]()
-        self._sessions = gateway.sessions
-        self._sessions[self.key] = self
-
-    def close(self) -> None:
-        """Answer the key no more; a request that is still being answered breaks off."""
-        self._sessions[self.key] = None
-        for answering in self._answering:
-            answering.cancel()
-
-    @contextlib.contextmanager
-    def request(self) -> Iterator[None]:
-        """Answer one more request, unless there were too many or until `close`."""
-        self._requests += 1
-        if self._requests > MAX_REQUESTS:
-            fault = SpeakerFault("harness", f"the harness sent more than {MAX_REQUESTS} requests")
-            self.task.events.put_nowait(Event("fault", fault))
-            raise Refused(429, f"{fault}.")
-        answering = asyncio.current_task()
-        self._answering.add(answering)
-        try:
-            yield
-        except asyncio.CancelledError:
-            raise Refused(*ENDED) from None
-        finally:
-            self._answering.discard(answering)
 
 
 class _Server(BoundedServer):
@@ -86,18 +39,17 @@ class _Server(BoundedServer):
 
 
 class Gateway:
-    """The ASGI application, and the sessions by their key; None for those that have ended."""
+    """The ASGI application, and its sessions."""
 
     def __init__(self) -> None:
         listener = socket.create_server((LOOPBACK, 0), backlog=2048)
         # asyncio sets it only on sockets that name their protocol; without it, each answer waits 40 ms for an ACK.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.url = http_url(*listener.getsockname()[:2])
         named = {host.strip() for name in ("no_proxy", "NO_PROXY") for host in os.environ.get(name, "").split(",")}
         if "*" not in named:  # no proxy stands between a harness and its gateway
             hosts = ",".join(sorted({*named, LOOPBACK} - {""}))
             os.environ.update(no_proxy=hosts, NO_PROXY=hosts)
-        self.sessions: dict[str, Session | None] = {}
+        self.sessions = Sessions(http_url(*listener.getsockname()[:2]))
         self._mcp = mcp.manager()
         quiet = {"log_level": "warning", "access_log": False}
         config = uvicorn.Config(self, ws="none", lifespan="off", proxy_headers=False, **quiet)

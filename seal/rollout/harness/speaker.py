@@ -5,20 +5,17 @@ infrastructure (`harness`, `harness_timeout`), never a reward.
 """
 
 import asyncio
-import contextlib
 import logging
-import os
-import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seal.rollout.chains import Policy
 from seal.rollout.dialogue import Dialogue
-from seal.rollout.gateway import Session, shared_gateway
+from seal.rollout.harness.chains import Policy
+from seal.rollout.harness.command import run_command
+from seal.rollout.harness.gateway import shared_gateway
+from seal.rollout.harness.sessions import Session
+from seal.rollout.harness.task import Address, Event, Harness, Task, function
 from seal.rollout.speaker import Said, Speaker, SpeakerFault
-from seal.rollout.task import Address, Event, Harness, Task, function
-from seal.system.processes import adopt_orphans, guard, stop_session
 from seal.system.text import last_line
 
 if TYPE_CHECKING:
@@ -30,8 +27,6 @@ GRACE_S = 2.0
 """Within which a harness must return once its conversation has ended."""
 END_S = 60.0
 """Within which one must end once it is cancelled."""
-OUTPUT_BYTES = 65_536
-"""Of a command's output, per rollout, that its log keeps."""
 
 
 class HarnessSpeaker(Speaker):
@@ -103,14 +98,14 @@ class HarnessSpeaker(Speaker):
     def _start(self, dialogue: Dialogue) -> None:
         if self._policy is not None:
             self._policy.cues = dialogue.info.get("native", {}).get("cues", "")
-        self._session = Session(shared_gateway(), dialogue, self._model, self._deadline_s)
+        self._session = Session(shared_gateway().sessions, dialogue, self._model, self._deadline_s)
         self._running = asyncio.create_task(self._run(self._session.task))
         self._running.add_done_callback(self._left)
 
     async def _run(self, task: Task) -> str:
         """Run the harness to its end; return how it ended, as the end of a sentence."""
         if not isinstance(self._harness, str):
-            return await _command(self._harness, task, self._log)
+            return await run_command(self._harness, task, self._log)
         try:
             await function(self._harness)(task)
         except SystemExit as exit:
@@ -129,50 +124,3 @@ class HarnessSpeaker(Speaker):
             logger.warning("a harness failed after its conversation had ended%s", how)
         fault = SpeakerFault("harness", f"the harness left before the conversation ended{how}")
         task.events.put_nowait(Event("fault", fault))
-
-
-class _Output(asyncio.SubprocessProtocol):
-    """The last OUTPUT_BYTES of a command's output. exited: it has ended; closed: nothing else holds the output."""
-
-    def __init__(self) -> None:
-        self.kept = bytearray()
-        self.exited, self.closed = asyncio.Event(), asyncio.Event()
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self.kept = (self.kept + data)[-OUTPUT_BYTES:]
-
-    def process_exited(self) -> None:
-        self.exited.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.closed.set()
-
-
-async def _command(command: Sequence[str], task: Task, log: Path) -> str:
-    """Run a command to its end in a session of its own; return how it ended, as the end of a sentence."""
-    adopt_orphans()
-    known = {"OPENAI_BASE_URL": task.base_url, "OPENAI_API_KEY": task.api_key, "OPENAI_MODEL": task.model}
-    known |= {"SEAL_MCP_URL": task.mcp_url, "SEAL_TASK_URL": task.task_url}
-    process, output = await asyncio.get_running_loop().subprocess_exec(
-        _Output,
-        *guard(),
-        *command,
-        env={**os.environ, **known},
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        await output.exited.wait()
-    finally:
-        if process.get_returncode() is None:
-            process.kill()
-        await asyncio.shield(asyncio.to_thread(stop_session, process.get_pid(), "SEAL_TASK_URL", task.task_url))
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(output.closed.wait(), GRACE_S)
-        process.close()
-        if output.kept:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            log.write_bytes(output.kept)
-    said = last_line(output.kept.decode(errors="replace"), "no output")
-    return f" (exit code {process.get_returncode()}, {said}; its output: {log})"

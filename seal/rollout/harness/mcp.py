@@ -10,7 +10,7 @@ from mcp.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 
-from seal.rollout.task import Task
+from seal.rollout.harness.task import Task
 
 TASK = "seal.task"
 """The key of a request's scope that holds its task."""

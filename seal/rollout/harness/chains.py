@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from env_service.environments.kit.formats import FORMATS, Format
-from seal.rollout import chat
 from seal.rollout.dialogue import Dialogue
+from seal.rollout.harness import chat
 from seal.rollout.speaker import SpeakerFault
 
 if TYPE_CHECKING:
