@@ -4,7 +4,6 @@ It is read here; only its lock is written.
 """
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from seal.settings.sentences import shown
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.lock import CannotLock, Holder, Locked, lock
-from seal.training.checkpoints import GIB, REMOVING, SAVING, last_step, step_of, verify
+from seal.training.checkpoints import last_step, step_of, verify
 
 KEPT = (
     "seal.seed",
@@ -34,21 +33,6 @@ KEPT = (
 """Keys and blocks that a checkpoint depends on: the order of the tasks, the weights, the state of the trainer."""
 OWNER = "run.txt"
 """In a folder of checkpoints outside the run's own: the name of the run that writes there."""
-
-
-def check_disk(recipe: Recipe) -> None:
-    """LaunchError without room for checkpoints; what an earlier launch left counts as room because it is replaced."""
-    folder, least = recipe.checkpoints, recipe.settings.min_free_gb
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
-    own = (path for name in ("global_step_*", SAVING, REMOVING) for path in folder.glob(f"{name}/**/*"))
-    kept = sum(path.stat().st_size for path in own if path.is_file())
-    free = (shutil.disk_usage(existing).free + kept) / GIB
-    if free < least:
-        raise LaunchError(
-            f"{existing} has {free:.1f} GiB for checkpoints and seal.min_free_gb={least:g} are needed: "
-            "free some, set trainer.default_local_dir or seal.run_dir to another disk, or seal.checkpoints to keep "
-            "fewer with a lower seal.min_free_gb."
-        )
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
 
-from seal.launch.devices import AUTHENTICATION, inspect_cluster
+from seal.launch.checks.devices import AUTHENTICATION, inspect_cluster
 from seal.launch.recipe import Recipe
 from seal.launch.service import Service
 from seal.records.ending import Ending

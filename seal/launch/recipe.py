@@ -21,7 +21,6 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from seal.data.selection import RunRows
-from seal.launch.plan import total_steps
 from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.interface.evolve import cues_in_use
 from seal.method.reweighting import initial_rho
@@ -288,3 +287,19 @@ def _unfit(path: Path, override: str, error: Exception) -> str:
 
 def _reason(error: Exception) -> str:
     return first_line(str(error.__cause__ or error)).rstrip(".").replace("is not in struct", "does not exist")
+
+
+def total_steps(config: DictConfig, tasks: int) -> int:
+    """The step with which a run on this many training tasks ends; verl drops the incomplete batch of an epoch."""
+    trainer = config.trainer
+    if trainer.total_training_steps is not None:
+        return count(config, "trainer.total_training_steps")
+    return tasks // count(config, "data.train_batch_size") * count(config, "trainer.total_epochs")
+
+
+def count(config: DictConfig, key: str) -> int:
+    """The value of a key that counts something; LaunchError if it is not a whole number of at least 1."""
+    value = OmegaConf.select(config, key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise LaunchError(f"{key}={value} must be a whole number of at least 1.")
+    return value

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seal import __version__
 from seal.data.rows import TaskRow
-from seal.launch.places import record_folder
+from seal.launch.checks.places import can_write
 from seal.launch.recipe import Recipe
 from seal.method.diagnosis.extension import extension_file
 from seal.records.method import method_digest
@@ -37,6 +37,12 @@ _WORDS = r"(?i:API_?KEY|ACCESS_KEY|TOKEN|PAT|SECRET|PASSWORD|PASSWD|CREDENTIALS?
 _SECRET = re.compile(rf"(^|_)({_WORDS}|KEY)$")  # a KEY alone in capitals only: data.prompt_key names a column
 _ASSIGNED = re.compile(rf"\b(\w*(?:\b|_)(?:{_WORDS}|KEY)=)[^&\s]+")
 _USER_INFO = re.compile(r"(\w://)[^/@\s]+@")
+
+
+def record_folder(recipe: Recipe) -> Path:
+    """Where the launches of a run are recorded: in the repository, or in the run's folder if that is read-only."""
+    inside = HOME / "launcher_record"
+    return (inside if can_write(inside) else recipe.run_dir / inside.name) / recipe.name
 
 
 def write_record(

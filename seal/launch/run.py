@@ -17,7 +17,7 @@ import psutil
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from seal.launch import preflight
+from seal.launch.checks import preflight
 from seal.launch.folder import OWNER, Start, find_start, hold
 from seal.launch.follow import WARNING, Interrupt, record_launch_ending, tell, train
 from seal.launch.recipe import Recipe, read_recipe

@@ -1,7 +1,7 @@
 """The Ray cluster of a run: the processors that it must have, and the environment of its workers.
 
 `ray_kwargs.ray_init.address` names an existing cluster; `local` starts one for the run.
-`python -m seal.training.cluster ADDRESS` prints what a cluster has (`seal.launch.devices`).
+`python -m seal.training.cluster ADDRESS` prints what a cluster has (`seal.launch.checks.devices`).
 """
 
 import json

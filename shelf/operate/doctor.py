@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from seal.launch.devices import NO_OUTPUT, TORCH_DEADLINE_S, Torch, flash_attn_problem, run_python
+from seal.launch.checks.devices import NO_OUTPUT, TORCH_DEADLINE_S, Torch, flash_attn_problem, run_python
 from seal.system.errors import LaunchError
 from seal.system.net import LOOPBACK
 from seal.system.paths import HOME
@@ -194,7 +194,7 @@ def _compiler() -> Finding:
 
 
 def _flash_attn() -> Finding:
-    from seal.launch.preflight import FALLBACK
+    from seal.launch.checks.preflight import FALLBACK
 
     problem = flash_attn_problem()
     if problem is None:
@@ -239,7 +239,7 @@ def _shared_memory(config) -> Finding:
 
 def _checks(recipe) -> Iterator[Finding]:
     """Yield the findings of the launcher's own checks before a start."""
-    from seal.launch import preflight
+    from seal.launch.checks import preflight
 
     config = recipe.config
     found = {

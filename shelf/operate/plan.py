@@ -8,9 +8,8 @@ from typing import Self
 
 from rich.table import Table
 
-from seal.launch.model import configuration
-from seal.launch.plan import total_steps
-from seal.launch.recipe import Recipe
+from seal.launch.checks.model import configuration
+from seal.launch.recipe import Recipe, total_steps
 from seal.system.errors import LaunchError
 from shelf.operate.fit import DISK, GB, GIB, Fit, Gpu, ModelSizes, Work, fit, seconds, work
 from shelf.operate.lengths import Length, lengths

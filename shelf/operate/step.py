@@ -1,10 +1,11 @@
-"""The step plan: what one training step of a recipe does, by the arithmetic of its checks (`seal/launch/plan.py`)."""
+"""The step plan: what one training step of a recipe does, by the arithmetic of `seal/launch/checks/plan.py`."""
 
 from dataclasses import dataclass
 
 from omegaconf import DictConfig
 
-from seal.launch.plan import budgets, count, device_parts, fixed_rows, packed_tokens, rows_per_rank
+from seal.launch.checks.plan import budgets, device_parts, fixed_rows, packed_tokens, rows_per_rank
+from seal.launch.recipe import count
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"

@@ -34,7 +34,7 @@ from shelf.suites.answers import (
     refusal,
     refused_field,
 )
-from shelf.suites.bfcl.serving import served_checkpoint, status
+from shelf.suites.serving import served_checkpoint, status
 
 RETRIED = frozenset({408, 409, 425, 429})
 """Refusals that pass: the endpoint is overloaded, not set up wrongly."""

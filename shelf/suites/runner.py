@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from shelf.suites.bfcl.journal import hold, require_same_settings
 from shelf.suites.endpoint import Endpoint
+from shelf.suites.journal import hold, require_same_settings
 from shelf.suites.records import ItemRecord, SuiteHead, write_results
 from shelf.suites.tool import Deadlines, Program, Tool, finish
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seal.launch.devices import inspect_cluster
+from seal.launch.checks.devices import inspect_cluster
 from seal.launch.service import probe
 from seal.system.net import free_port
 from tests.support.launches import HOME, plays_episodes

@@ -3,8 +3,8 @@
 import pytest
 from omegaconf import OmegaConf
 
-from seal.launch.devices import flash_attn_problem
-from seal.launch.preflight import ATTENTION, FALLBACK, FLASH, choose_attention
+from seal.launch.checks.devices import flash_attn_problem
+from seal.launch.checks.preflight import ATTENTION, FALLBACK, FLASH, choose_attention
 from seal.launch.recipe import Recipe
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME

@@ -16,10 +16,8 @@ from rich.console import Console
 
 from seal.launch.folder import OWNER, Start, find_start
 from seal.launch.follow import follow, name_tracked_run, step_line
-from seal.launch.places import record_folder
-from seal.launch.plan import total_steps
-from seal.launch.recipe import Recipe
-from seal.launch.record import model_hashes, without_secrets
+from seal.launch.recipe import Recipe, total_steps
+from seal.launch.record import model_hashes, record_folder, without_secrets
 from seal.launch.run import Prepared, record
 from seal.records.ending import Ending
 from seal.records.folder import RunFolder

@@ -6,8 +6,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from seal.cli.main import execute, load
-from seal.launch import preflight
-from seal.launch.numbers import KINDS, numbers, table, unusual
+from seal.launch.checks import preflight
+from seal.launch.checks.numbers import KINDS, numbers, table, unusual
 from seal.launch.recipe import Recipe
 from seal.settings import EnvServiceSettings, SealSettings, SettingsError
 from seal.system.errors import LaunchError

@@ -1,13 +1,15 @@
 """Every place that a run writes to is examined before it starts, by the launcher, its rehearsal and the doctor."""
 
 import os
+from pathlib import Path
 
 import pytest
 
-from seal.launch import places
-from seal.launch.places import LONGEST, check_places, record_folder
-from seal.launch.preflight import CHECKS
+from seal.launch import record
+from seal.launch.checks.places import LONGEST, check_places
+from seal.launch.checks.preflight import CHECKS
 from seal.launch.recipe import Recipe, read_recipe
+from seal.launch.record import record_folder
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 
@@ -66,5 +68,5 @@ def test_a_home_that_cannot_be_written_is_named_unless_what_is_kept_there_is_els
 def test_a_launch_from_a_read_only_repository_is_recorded_in_the_run_s_folder(tmp_path, monkeypatch):
     recipe = quickstart(f"seal.run_dir={tmp_path}/run")
     assert record_folder(recipe) == HOME / "launcher_record" / "quickstart"
-    monkeypatch.setattr(places, "HOME", places.Path(NOWHERE))
+    monkeypatch.setattr(record, "HOME", Path(NOWHERE))
     assert record_folder(recipe) == tmp_path / "run" / "launcher_record" / "quickstart"

@@ -3,7 +3,7 @@
 import pytest
 from omegaconf import OmegaConf
 
-from seal.launch.plan import require_plan
+from seal.launch.checks.plan import require_plan
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from tests.support.recipes import composed

@@ -17,8 +17,8 @@ from env_service.environments.registry import get_environment
 from env_service.protocol import PROTOCOL
 from seal.backends import weight_socket
 from seal.cli.main import execute, load
-from seal.launch import devices, folder, preflight
-from seal.launch.devices import Cluster, Node, authentication_modes
+from seal.launch.checks import devices, disk, preflight
+from seal.launch.checks.devices import Cluster, Node, authentication_modes
 from seal.launch.recipe import Recipe, read_recipe
 from seal.launch.run import Request, find_services, launch, rehearse
 from seal.launch.run import prepare as prepare_run
@@ -58,7 +58,7 @@ def refused(config, check=preflight.check) -> str:
 
 
 def test_everything_that_is_missing_is_told_at_once_this_machine_first_and_the_hub_is_not_asked(monkeypatch):
-    monkeypatch.setattr("seal.launch.model.hf_hub_download", lambda *_, **__: pytest.fail("asked the hub"))
+    monkeypatch.setattr("seal.launch.checks.model.hf_hub_download", lambda *_, **__: pytest.fail("asked the hub"))
     config = composed(HOME / "exp" / "SEAL.yaml", "seal.min_free_gb=1e6", "trainer.logger=[tensorbord]")
     config.trainer.n_gpus_per_node = 64
     config.actor_rollout_ref.actor.ppo_mini_batch_size = 32
@@ -465,7 +465,7 @@ def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(
 def test_a_runs_own_checkpoints_are_room_for_the_next(config, tmp_path, monkeypatch):
     config.trainer.default_local_dir = str(tmp_path)
     config.seal.min_free_gb = 3e-6  # some 3,200 bytes
-    monkeypatch.setattr(folder.shutil, "disk_usage", lambda _: SimpleNamespace(free=2000))
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=2000))
     assert "seal.min_free_gb" in refused(config, preflight.CHECKS["disk"])
     (tmp_path / "global_step_1" / "actor").mkdir(parents=True)
     (tmp_path / "global_step_1" / "actor" / "weights.pt").write_bytes(bytes(2000))

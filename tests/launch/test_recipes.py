@@ -10,7 +10,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 from env_service.environments.bfcl.catalog import available_tools, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from seal.launch import recipe as recipes
-from seal.launch.preflight import CHECKS
+from seal.launch.checks.preflight import CHECKS
 from seal.launch.recipe import read_recipe
 from seal.method.interface.evolve import initial_omega
 from seal.settings import EnvServiceSettings, SealSettings

@@ -2,7 +2,7 @@
 
 import torch
 
-from seal.launch.preflight import FALLBACK
+from seal.launch.checks.preflight import FALLBACK
 from seal.system.paths import HOME
 
 CUDA = torch.cuda.is_available()

@@ -14,7 +14,7 @@ import broken_environments
 import pytest
 from typer.testing import CliRunner
 
-from seal.launch import preflight
+from seal.launch.checks import preflight
 from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
 from shelf.authoring.checks import CHECKS

@@ -12,7 +12,7 @@ import pytest
 from env_service.environments.kit.formats import get_format
 from seal.data.rows import TaskRow, write_rows
 from seal.data.selection import selected_rows
-from seal.launch import preflight
+from seal.launch.checks import preflight
 from seal.launch.recipe import Recipe
 from seal.method.interface.cues import Omega
 from seal.method.interface.evolve import cues_in_use, evolve

@@ -18,7 +18,7 @@ from shelf.handover.export import export
 from shelf.handover.source import find_source
 from shelf.handover.weights import merged_weights, write_model
 from shelf.statistics.summary import tasks_in_words
-from shelf.suites.bfcl.serving import served_checkpoint
+from shelf.suites.serving import served_checkpoint
 from tests.support.exported_run import POLICY, save_sharded, write_exportable
 
 ASKED = [{"role": "user", "content": "Show me the files here."}]

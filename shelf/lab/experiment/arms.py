@@ -8,8 +8,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from seal.data.selection import RunRows, selected_rows
-from seal.launch.plan import device_parts, require_plan, total_steps
-from seal.launch.recipe import read_recipe
+from seal.launch.checks.plan import device_parts, require_plan
+from seal.launch.recipe import read_recipe, total_steps
 from seal.records.source import data_source, parse_data_source
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults

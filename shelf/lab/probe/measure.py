@@ -26,7 +26,7 @@ from shelf.lab.advantages import group_advantages
 from shelf.lab.probe.rollouts import NAME, DialogueTokens, Job, Played, play
 from shelf.statistics.intervals import paired_difference
 from shelf.suites.bar import Bar
-from shelf.suites.bfcl.serving import environment_service, served_checkpoint
+from shelf.suites.serving import environment_service, served_checkpoint
 
 RETRY = "all of these"
 """The cues for all failures of a task that no plain rollout passes: what `seal.interface.teacher=retry` shows."""

@@ -28,9 +28,9 @@ def plan(arguments: Arguments = None, conf: Conf = None, gpu: Named = None, pric
     # On import verl names every engine and accelerator that this machine lacks; a plan uses none of them.
     os.environ.setdefault("VERL_LOGGING_LEVEL", "ERROR")
     warnings.filterwarnings("ignore", category=UserWarning, module=r"verl\.")
-    from seal.launch.devices import Torch
+    from seal.launch.checks.devices import Torch
+    from seal.launch.checks.numbers import require_sense, unusual
     from seal.launch.follow import WARNING, tell
-    from seal.launch.numbers import require_sense, unusual
     from seal.launch.recipe import read_recipe
     from seal.launch.run import refuse
     from seal.system.errors import LaunchError

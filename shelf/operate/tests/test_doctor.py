@@ -9,8 +9,8 @@ import subprocess
 import pytest
 
 from env_service.protocol import PROTOCOL
-from seal.launch import devices
-from seal.launch.devices import Torch
+from seal.launch.checks import devices
+from seal.launch.checks.devices import Torch
 from seal.system.paths import HOME
 from shelf.operate import doctor
 from shelf.operate.cli.doctor import app

@@ -20,7 +20,7 @@ from seal.system.files import write_jsonl
 from seal.system.jsonl import read_records, step_files
 from shelf.statistics.log import has_validations, read_line
 from shelf.suites import OFFICIAL_MODEL, OFFICIAL_TOOL_CALLS
-from shelf.suites.bfcl.benchmark import STEP
+from shelf.suites.benchmark import STEP
 
 PROMPT_MODE = "bfcl_qwen_fc"
 """The prompt mode of the official handler."""

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from seal.system.files import write_jsonl
 from seal.system.text import last_line
-from shelf.suites.bfcl.journal import resumed
 from shelf.suites.bfcl_v4.categories import MEMORY, OFFICIAL_COLUMNS, Chain, Item, scenario_of
+from shelf.suites.journal import resumed
 from shelf.suites.records import Fault
 
 RESULTS = "BFCL_v4_*_result.json"

@@ -26,8 +26,8 @@ from shelf.suites.cli.evaluate_suites import app as suites
 if TYPE_CHECKING:
     from seal.data.rows import TaskRow
     from seal.records.trajectory import TrajectoryRecord
-    from shelf.suites.bfcl.benchmark import Evaluation, EvaluationOutcome
-    from shelf.suites.bfcl.journal import Journal
+    from shelf.suites.benchmark import Evaluation, EvaluationOutcome
+    from shelf.suites.journal import Journal
 
 SERVICE = EnvServiceSettings()
 TASKS = f"Play these files of synthesised tasks; `{BENCHMARK}` among them adds the benchmark."
@@ -100,7 +100,7 @@ def bfcl(
     with shared.one_sentence(f"seal evaluate {environment}"):
         from env_service.environments.registry import get_environment
         from shelf.statistics.tables import console as wide_console
-        from shelf.suites.bfcl.benchmark import EpisodeSettings, Evaluation
+        from shelf.suites.benchmark import EpisodeSettings, Evaluation
         from shelf.suites.endpoint import EvaluatedModel, Sampling
 
         named = EvaluatedModel.named(model, base_url, checkpoint, serve_args)
@@ -196,7 +196,7 @@ def select(split: str, tasks: Sequence[str] = (), environment: str = BENCHMARK, 
 
 def _play(evaluation: Evaluation, title: str, console: Console) -> EvaluationOutcome:
     """Run an evaluation under a progress bar."""
-    from shelf.suites.bfcl.benchmark import evaluate
+    from shelf.suites.benchmark import evaluate
 
     passed = failed = 0
     with Bar(console) as progress:

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shelf.suites.bfcl.journal import resumed
+from shelf.suites.journal import resumed
 from shelf.suites.records import Fault, ItemRecord
 
 SUITE = "tau2"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seal.system.net import free_port
-from shelf.suites.bfcl.serving import environment_service
+from shelf.suites.serving import environment_service
 
 ENDPOINT = Path(__file__).with_name("scripted_endpoint.py")
 START_DEADLINE_S = 60.0

@@ -23,9 +23,9 @@ from shelf.statistics.log import read_log
 from shelf.statistics.summary import summarise
 from shelf.suites import OFFICIAL_MODEL, OFFICIAL_TOOL_CALLS
 from shelf.suites.bfcl.export import result_file
-from shelf.suites.bfcl.journal import hold
 from shelf.suites.bfcl_v4.run import environment as bfcl_environment
 from shelf.suites.cli.evaluate import app
+from shelf.suites.journal import hold
 from shelf.suites.tool import ROOT
 from tests.support.launches import service_process
 

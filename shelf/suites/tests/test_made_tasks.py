@@ -18,8 +18,8 @@ from seal.system.net import free_port
 from shelf.statistics.cli.stats import app as stats
 from shelf.statistics.log import read_log
 from shelf.statistics.summary import summarise
-from shelf.suites.bfcl.serving import environment_service
 from shelf.suites.cli.evaluate import app
+from shelf.suites.serving import environment_service
 from shelf.task_rows import read_rows
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise

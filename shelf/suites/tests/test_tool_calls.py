@@ -25,7 +25,7 @@ from seal.data.rows import whole_rows
 from seal.records.benchmark import CATEGORIES
 from seal.rollout.services import Services
 from shelf.authoring.tests.bfcl_official import check
-from shelf.suites.bfcl.benchmark import EndpointSpeaker, EpisodeSettings, play_row
+from shelf.suites.benchmark import EndpointSpeaker, EpisodeSettings, play_row
 from shelf.suites.endpoint import ChatClient, Endpoint, Sampling
 from tests.support.loopback import Loopback
 

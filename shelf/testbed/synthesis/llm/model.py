@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 from seal.system.files import json_hash
 from shelf.suites.answers import ContextExceeded, EndpointFault, Reply
-from shelf.suites.bfcl.journal import resumed
 from shelf.suites.endpoint import ChatClient, Sampling
+from shelf.suites.journal import resumed
 
 Messages = Sequence[Mapping[str, str]]
 

@@ -8,17 +8,10 @@ from omegaconf import OmegaConf
 
 from seal.launch.recipe import Recipe
 from seal.system.errors import LaunchError
-from seal.system.paths import HOME
 from seal.training.cluster import uses_existing_cluster
 
 LONGEST = 107 - len("/ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
 """Bytes of a temporary folder's name: Linux allows 107 for a socket, and Ray appends the rest."""
-
-
-def record_folder(recipe: Recipe) -> Path:
-    """Where the launches of a run are recorded: in the repository, or in the run's folder if that is read-only."""
-    inside = HOME / "launcher_record"
-    return (inside if can_write(inside) else recipe.run_dir / inside.name) / recipe.name
 
 
 def check_places(recipe: Recipe) -> None:

@@ -15,8 +15,8 @@ from huggingface_hub import logging as hub_logging
 from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
 from huggingface_hub.utils import disable_progress_bars
 
-from seal.launch.plan import budgets, count
-from seal.launch.recipe import Recipe
+from seal.launch.checks.plan import budgets
+from seal.launch.recipe import Recipe, count
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 

@@ -5,18 +5,11 @@ Pure. Sizes that do not divide, and budgets that contradict each other, are refu
 
 from omegaconf import DictConfig, OmegaConf
 
+from seal.launch.recipe import count, total_steps
 from seal.system.errors import LaunchError
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
-
-
-def total_steps(config: DictConfig, tasks: int) -> int:
-    """The step with which a run on this many training tasks ends; verl drops the incomplete batch of an epoch."""
-    trainer = config.trainer
-    if trainer.total_training_steps is not None:
-        return count(config, "trainer.total_training_steps")
-    return tasks // count(config, "data.train_batch_size") * count(config, "trainer.total_epochs")
 
 
 def require_plan(config: DictConfig) -> None:
@@ -134,11 +127,3 @@ def fixed_rows(config: DictConfig, rows_per_rank: int) -> int:
     for part in ("rollout", "ref"):
         count(config, f"actor_rollout_ref.{part}.log_prob_micro_batch_size_per_gpu")
     return rows
-
-
-def count(config: DictConfig, key: str) -> int:
-    """The value of a key that counts something; LaunchError if it is not a whole number of at least 1."""
-    value = OmegaConf.select(config, key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise LaunchError(f"{key}={value} must be a whole number of at least 1.")
-    return value

@@ -33,9 +33,9 @@ from seal.system import exits
 from seal.system.files import json_hash, write_jsonl
 from shelf.suites import FIXED
 from shelf.suites.answers import ContextExceeded, EndpointFault, RequestRefused
-from shelf.suites.bfcl.journal import Journal, hold
-from shelf.suites.bfcl.serving import environment_service, keep_running
 from shelf.suites.endpoint import ChatClient, Endpoint, EvaluatedModel, Sampling
+from shelf.suites.journal import Journal, hold
+from shelf.suites.serving import environment_service, keep_running
 from shelf.suites.tool_calls import ChatRequest, chat_request
 
 logger = logging.getLogger(__name__)

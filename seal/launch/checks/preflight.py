@@ -1,6 +1,6 @@
 """The checks before anything starts, each of which refuses a recipe in one sentence that names the key and the fix.
 
-Those of this module read the recipe and its tasks, those of `devices`, `folder` and `places` this machine or its Ray
+Those of this module read the recipe and its tasks, those of `devices`, `disk` and `places` this machine or its Ray
 cluster, those of `model` the model's folder or the hub. None writes a file.
 """
 
@@ -13,12 +13,12 @@ from omegaconf import OmegaConf
 
 from env_service.environments.kit.tool_calls import MODE as EVALUATED_ONLY
 from env_service.environments.registry import get_environment
-from seal.launch.devices import check_devices, flash_attn_problem
-from seal.launch.folder import check_disk
-from seal.launch.model import check_model, is_local
-from seal.launch.numbers import require_sense, unusual
-from seal.launch.places import check_places
-from seal.launch.plan import require_plan
+from seal.launch.checks.devices import check_devices, flash_attn_problem
+from seal.launch.checks.disk import check_disk
+from seal.launch.checks.model import check_model, is_local
+from seal.launch.checks.numbers import require_sense, unusual
+from seal.launch.checks.places import check_places
+from seal.launch.checks.plan import require_plan
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
 from seal.method.teacher import whole_part

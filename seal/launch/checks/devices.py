@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 from omegaconf import DictConfig
 
 from env_service import variable
-from seal.launch.plan import count
-from seal.launch.recipe import Recipe
+from seal.launch.recipe import Recipe, count
 from seal.launch.service import service_urls
 from seal.system.errors import LaunchError
 from seal.system.net import is_loopback
