@@ -215,7 +215,7 @@ def main() -> int:
     parser.add_argument("--tokenizer", help="a folder, for stages with random weights; default: the model's on the hub")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="overrides of every stage's recipe")
     options = parser.parse_args()
-    backend, console = options.backend, Console(soft_wrap=True, highlight=False)
+    backend, console = options.backend, Console(emoji=False, soft_wrap=True, highlight=False)
     if (built := built_for()) != backend:
         raise SystemExit(f"Activate what `bash install.sh --{backend}` makes, or pass --backend {built}.")
     try:

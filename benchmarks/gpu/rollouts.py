@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--rollouts", type=int, nargs="+", default=[64, 256])
     options = parser.parse_args()
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(emoji=False, soft_wrap=True, highlight=False)
     keys = ["actor_rollout_ref.rollout.load_format=auto", "actor_rollout_ref.rollout.nnodes=1", *options.overrides]
     recipe = read_recipe(HOME / options.recipe, keys)
     for name, value in recipe.config.seal.process_env.items():

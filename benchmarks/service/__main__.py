@@ -181,7 +181,7 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 32, 256])
     parser.add_argument("--soak", type=int, default=0, help="also play this many in a row and watch memory grow")
     options = parser.parse_args()
-    console, runs = Console(width=180), reference_runs(options.prompt_mode)
+    console, runs = Console(emoji=False, width=180), reference_runs(options.prompt_mode)
 
     in_process(runs, options.prompt_mode)
     judgement_milliseconds(options.prompt_mode)

@@ -22,7 +22,7 @@ def refusing(command: str, *more: type[Exception]) -> Iterator[None]:
     except (ValueError, OSError, LaunchError, *more) as error:
         full = full_folder(sys.argv[1:]) if isinstance(error, OSError) and error.errno == errno.ENOSPC else None
         said = f"{full} has no space left: make room there, or name another folder." if full else error
-        Console(stderr=True, soft_wrap=True).print(f"{command}: {said}", markup=False)
+        Console(emoji=False, stderr=True, soft_wrap=True).print(f"{command}: {said}", markup=False)
         raise typer.Exit(exits.USAGE) from None
 
 

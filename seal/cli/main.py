@@ -181,7 +181,7 @@ def _place(error: OSError) -> str:
 
 def _refuse(sentence: str, code: int = exits.USAGE) -> int:
     if sentence:
-        Console(stderr=True, soft_wrap=True).print(sentence, markup=False, highlight=False)
+        Console(emoji=False, stderr=True, soft_wrap=True).print(sentence, markup=False, highlight=False)
     return code
 
 

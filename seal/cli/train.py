@@ -23,7 +23,7 @@ class _Console(Console):
 
 def console() -> Console:
     """The console of the launcher's commands: lines of 160 columns if the output is not a terminal."""
-    return _Console(width=None if sys.stdout.isatty() else 160)
+    return _Console(emoji=False, width=None if sys.stdout.isatty() else 160)
 
 
 def complete_recipe(incomplete: str) -> list[str]:

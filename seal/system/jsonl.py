@@ -48,7 +48,7 @@ def read_jsonl(path: Path | str) -> Iterator[Line | BadLine]:
                 continue
             try:
                 value = json.loads(raw)
-            except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:  # ValueError: a number of too many digits, too
                 cut = "" if raw.endswith(b"\n") else " (the last line, cut short: the writer was interrupted)"
                 yield BadLine(path, number, f"not valid JSON{cut}: {error}; remove or complete this line")
                 continue
@@ -92,9 +92,9 @@ def step_files(folder: Path | str) -> list[tuple[int, Path]]:
 
 def _explained(error: ValidationError) -> str:
     first = error.errors()[0]
-    if first["type"] == "value_error" and not first["loc"]:
-        return str(first["ctx"]["error"])
     field = ".".join(map(str, first["loc"]))
+    if first["type"] == "value_error":
+        return f"{field}: {first['ctx']['error']}" if field else str(first["ctx"]["error"])
     if first["type"] == "missing":
         return f"has no {field}"
     return f"{field} is {first['input']!r:.80}: {first['msg'][0].lower()}{first['msg'][1:]}"

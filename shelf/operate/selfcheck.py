@@ -66,7 +66,7 @@ def main() -> int:
     if target == "cpu":
         os.environ.setdefault("VERL_PLATFORM", "cpu")
         os.environ.setdefault("VLLM_TARGET_DEVICE", "cpu")
-    console = Console()
+    console = Console(emoji=False)
     wrong = problems(target)
     for sentence in wrong:
         console.print(f"[red]error:[/red] {sentence}", soft_wrap=True)

@@ -74,7 +74,7 @@ def serve(runs: Sequence[ViewedRun], host: str, port: int, key: str = "") -> Non
             access_log=False,
             timeout_graceful_shutdown=GRACE_S,
         )
-        console = Console(soft_wrap=True, highlight=False)
+        console = Console(emoji=False, soft_wrap=True, highlight=False)
         address = f"{http_url(host, listener.getsockname()[1])}/" + (f"?token={quote(token)}" if token else "") + page
         console.print(f"{len(runs)} run{'s' * (len(runs) != 1)} at {address}  (Ctrl-C ends the viewer)", markup=False)
         BoundedServer(config).run(sockets=[listener])

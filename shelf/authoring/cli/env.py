@@ -48,7 +48,7 @@ def list_environments() -> None:
         except Exception as error:  # a package may be anybody's code
             sides = str(error) or type(error).__name__
         table.add_row(name, location, sides)
-    Console().print(table)
+    Console(emoji=False).print(table)
 
 
 @app.command()
@@ -60,7 +60,7 @@ def new(
 
     with refusing("env new"):
         for path in write_package(name, out or Path(name)):
-            Console().print(str(path), highlight=False)
+            Console(emoji=False).print(str(path), highlight=False)
 
 
 @app.command()
@@ -73,7 +73,7 @@ def show(
     """Print one task, played by its reference: what a policy reads, what it must say, and the verdict."""
     from shelf.authoring.runs import dialogue, play, reference_run, sample
 
-    console = Console(soft_wrap=True)
+    console = Console(emoji=False, soft_wrap=True)
     with refusing("env show"):
         environment = _environment(name, location)
         run = reference_run(environment, task or sample(environment, 1)[0], mode or environment.formats[0])
@@ -101,7 +101,7 @@ def check(
     """
     from shelf.authoring.conformance import conformance
 
-    console, failed = Console(soft_wrap=True), 0
+    console, failed = Console(emoji=False, soft_wrap=True), 0
     with refusing("env check"):
         environment = _environment(name, location)
         for finding in conformance(name, tasks, floor):

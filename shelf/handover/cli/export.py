@@ -44,7 +44,7 @@ def export(
         from shelf.handover.export import export as write
 
         logging.getLogger("transformers").setLevel(logging.ERROR)
-        console = Console(soft_wrap=True, highlight=False)
+        console = Console(emoji=False, soft_wrap=True, highlight=False)
         console.print(f"step {source.step} of {source.name}: {source.why}", markup=False)
         made = write(source, out, license, merge_adapter)
         console.print(f"wrote {out}: {made.kind}, tokenizer, README.md (model card)", markup=False)

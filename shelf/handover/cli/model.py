@@ -40,7 +40,7 @@ def fetch(
         if name not in models:
             raise ValueError(f"{name} is not in the list: name one of {', '.join(models)}.")
         logging.getLogger("transformers").setLevel(logging.ERROR)
-        model, console = models[name], Console(soft_wrap=True, highlight=False)
+        model, console = models[name], Console(emoji=False, soft_wrap=True, highlight=False)
         if out is None and (model.folder / "config.json").is_file():
             console.print(f"{model.folder} is there already", markup=False)
             return

@@ -1,9 +1,8 @@
 """Files of other programs: BFCL results, chats, ATIF, verifiers, NeMo Gym, verl's dumps, tau2-bench's simulations."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
@@ -20,25 +19,19 @@ from pydantic import (
 from seal.records.benchmark import parse_task_id
 from seal.records.source import WHOLE
 from seal.records.trajectory import CUTS
-from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl
 from shelf.lab.foreign.atif import (
     RESULT,
     Agent,
     Own,
     Step,
     error_text,
-    join_continued,
     messages_of,
     number_of,
-    trial_of,
 )
 from shelf.lab.foreign.chat import ChatMessage, as_given, dialogue_of, documents_of, messages_of_items
 from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Call, Rollout, Turn
 from shelf.lab.foreign.template import parse_dialogue, tools_in
 
-SUFFIXES = (".json", ".jsonl")
-IDS = ("task_id", "id", "example_id", "session_id", "trajectory_id")
-"""The keys under which a file may name the task, the first one that it has."""
 FAILED = "Error during inference"
 """The start of the official tool's result for a task that it could not play."""
 TRIAL = "agent/trajectory.json"
@@ -319,59 +312,6 @@ FORMATS: Mapping[str, type[Foreign]] = {
     "exception_info": Trial,
 }
 """By the key that tells them apart, in this order."""
-
-
-def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
-    """The rollouts of files, or of the .json and .jsonl files of folders, and the lines that cannot be used.
-
-    Of a folder with Harbor's trials only their trajectories are read, and the results of trials that left none.
-    ValueError for a path without files.
-    """
-    rollouts: list[Rollout] = []
-    bad: list[BadLine] = []
-    for path in paths:
-        files = sorted(path.rglob(TRIAL) if path.is_dir() else [path])
-        if files and path.is_dir():
-            files += sorted(file for file in path.rglob(RESULT) if not any(file.parent.rglob(TRIAL)))
-        files = files or sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
-        if not files or not path.exists():
-            raise ValueError(f"{path} holds no rollouts: name a file, or a folder with {' or '.join(SUFFIXES)} files.")
-        for file in files:
-            found, problems = parse_lines(_objects(file), _read)
-            rollouts += found
-            bad += problems
-    joined = {file for rollout in rollouts for file in rollout.continued}
-    return [each for each in rollouts if Path(each.place.rpartition(":")[0]) not in joined], bad
-
-
-def _objects(path: Path) -> Iterator[Line | BadLine]:
-    """The objects of a file that is one JSON value, or has one a line; one bad line if it is neither."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        lines = list(read_jsonl(path))
-        one = BadLine(path, getattr(error, "lineno", 1), f"neither JSON nor JSON lines: {error}")
-        yield from lines if any(isinstance(line, Line) for line in lines) else [one]
-        return
-    if isinstance(value, dict) and isinstance(value.get("simulations"), list):
-        world = {"world": value.get("info") or {}}
-        value = [each | world if isinstance(each, dict) else each for each in value["simulations"]]
-    for number, item in enumerate(value if isinstance(value, list) else [value], start=1):
-        line = Line(path, number, item)
-        yield line if isinstance(item, dict) else line.bad(f"a {type(item).__name__} where an object is expected")
-
-
-def _read(line: Line) -> Rollout:
-    value = {key: found for key, found in line.value.items() if found is not None}
-    model = next((model for key, model in FORMATS.items() if key in value), None)
-    if model is None:
-        raise ValueError(f"is no rollout: expected one of the keys {', '.join(FORMATS)}")
-    task = next((str(value[key]) for key in IDS if value.get(key, "") != ""), f"{line.path.stem}:{line.line}")
-    files: tuple[Path, ...] = ()
-    if model is Atif:
-        value["steps"], files = join_continued(value, line.path)
-        value["trial"] = trial_of(line.path)
-    return replace(model.model_validate(value).rollout(f"{line.path}:{line.line}", task), continued=files)
 
 
 def _step(step: str | Sequence[Mapping[str, Any] | str]) -> Action:

@@ -40,7 +40,7 @@ def label_dialogue(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
     passed = rollout.reward is not None and rollout.reward >= PASS_SCORE
     turns = _evidence(heard, documents, passed, CUTS.get(rollout.cut, rollout.cut))
     evaluation = assessment(turns, "paper", UNKNOWN, passed, True)
-    diagnosis = [_repeated(heard[found.turn], found) for found in evaluation["diagnosis"]]
+    diagnosis = [_of_file(heard[found.turn], found, rollout.reward) for found in evaluation["diagnosis"]]
     evaluation |= {
         "labels": [found.label for found in diagnosis],
         "diagnosis": [asdict(found) for found in diagnosis],
@@ -109,11 +109,13 @@ def _action(heard: Sequence[Heard], documents: dict[str, Document] | None) -> Ac
     return ActionEvidence(tuple(calls), tuple(call.refused for call in heard if call.refused))
 
 
-def _repeated(heard: Sequence[Sequence[Heard]], found: Diagnosis) -> Diagnosis:
-    """The diagnosis of a turn that says nothing else: a call that it repeats was not needed.
+def _of_file(heard: Sequence[Sequence[Heard]], found: Diagnosis, reward: float | None) -> Diagnosis:
+    """The diagnosis with what decided it: a pass is the word of the file, and a call that is repeated was not needed.
 
     A result that the file lacks is not the same as another.
     """
+    if found.label == labels.PASS:
+        return replace(found, reason=f"the file's reward of {reward:g} was read, nothing was verified")
     known = [call for calls in heard for call in calls if not call.refused and call.result is not None]
     made = Counter((call.name, json.dumps(call.arguments, sort_keys=True), call.result) for call in known)
     (name, *_), times = made.most_common(1)[0] if made else (("",), 0)

@@ -159,7 +159,7 @@ def export_bfcl(
         from shelf.suites.bfcl.export import export_bfcl, find_log
 
         made = export_bfcl(find_log(run_or_log, step), out, model, sample)
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(emoji=False, soft_wrap=True, highlight=False)
     console.print(f"{made.folder}: {', '.join(f'{category} {count}' for category, count in made.tasks.items())}")
     for what, count in made.left_out.items():
         console.print(f"left out: {count} {what}")

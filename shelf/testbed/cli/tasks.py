@@ -88,7 +88,7 @@ def explore(
     from shelf.testbed.synthesis.llm.explorer import Explorer, seed_tasks
     from shelf.testbed.synthesis.llm.production import RequestSettings, make_file
 
-    console = Console(stderr=True)
+    console = Console(emoji=False, stderr=True)
     with one_sentence("seal tasks explore"):
         if not model:
             raise ValueError("Name the model that is asked with --model.")

@@ -1,0 +1,103 @@
+"""The files of other programs: which of a folder are read, their objects, and what is left out of them."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from types import EllipsisType
+from typing import Any
+
+from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl
+from shelf.lab.foreign.atif import RESULT, join_continued, trial_of
+from shelf.lab.foreign.formats import FORMATS, TRIAL, Atif
+from shelf.lab.foreign.rollout import Rollout
+
+SUFFIXES = (".json", ".jsonl")
+IDS = ("task_id", "id", "example_id", "session_id", "trajectory_id")
+"""The keys under which a file may name the task, the first one that it has."""
+FEW = 5
+"""Files with the same fault that are named one by one."""
+
+
+def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
+    """The rollouts of files, or of the .json and .jsonl files of folders, and the lines that cannot be used.
+
+    Of a folder with Harbor's trials only their trajectories are read, and the results of trials that left none.
+    ValueError for a path without files.
+    """
+    rollouts: list[Rollout] = []
+    bad: list[BadLine] = []
+    for path in paths:
+        files = sorted(path.rglob(TRIAL) if path.is_dir() else [path])
+        if files and path.is_dir():
+            files += sorted(file for file in path.rglob(RESULT) if not any(file.parent.rglob(TRIAL)))
+        files = files or sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
+        if not files or not path.exists():
+            raise ValueError(f"{path} holds no rollouts: name a file, or a folder with {' or '.join(SUFFIXES)} files.")
+        for file in files:
+            found, problems = parse_lines(_objects(file), _read)
+            rollouts += found
+            bad += problems
+    joined = {file for rollout in rollouts for file in rollout.continued}
+    return [each for each in rollouts if Path(each.place.rpartition(":")[0]) not in joined], bad
+
+
+def _objects(path: Path) -> Iterator[Line | BadLine]:
+    """The objects of a file that is one JSON value, or has one a line; one bad line if it is neither."""
+    try:
+        value = json.loads(path.read_bytes(), parse_int=_number)
+    except (ValueError, RecursionError) as error:
+        lines = list(read_jsonl(path))
+        one = BadLine(path, getattr(error, "lineno", 1), f"neither JSON nor JSON lines: {error}")
+        yield from lines if any(isinstance(line, Line) for line in lines) else [one]
+        return
+    if isinstance(value, dict) and isinstance(value.get("simulations"), list):
+        world = {"world": value.get("info") or {}}
+        value = [each | world if isinstance(each, dict) else each for each in value["simulations"]]
+    for number, item in enumerate(value if isinstance(value, list) else [value], start=1):
+        line = Line(path, number, item)
+        if _too_long(item):
+            yield line.bad("holds a number of more digits than Python reads")
+        else:
+            yield line if isinstance(item, dict) else line.bad(f"a {type(item).__name__} where an object is expected")
+
+
+def _number(digits: str) -> int | EllipsisType:
+    """The whole number; an ellipsis for one that Python refuses, so that all else of its file is read."""
+    try:
+        return int(digits)
+    except ValueError:
+        return ...
+
+
+def _too_long(value: Any) -> bool:
+    within = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return value is ... or any(map(_too_long, within))
+
+
+def _read(line: Line) -> Rollout:
+    value = {key: found for key, found in line.value.items() if found is not None}
+    model = next((model for key, model in FORMATS.items() if key in value), None)
+    if model is None:
+        raise ValueError(f"is no rollout: expected one of the keys {', '.join(FORMATS)}")
+    task = next((str(value[key]) for key in IDS if value.get(key, "") != ""), f"{line.path.stem}:{line.line}")
+    files: tuple[Path, ...] = ()
+    if model is Atif:
+        value["steps"], files = join_continued(value, line.path)
+        value["trial"] = trial_of(line.path)
+    return replace(model.model_validate(value).rollout(f"{line.path}:{line.line}", task), continued=files)
+
+
+def left_out(bad: Sequence[BadLine]) -> Iterator[str]:
+    """A sentence for each reason and file, with its first line; one for all files if they are more than a few."""
+    reasons: dict[str, dict[Path, list[BadLine]]] = {}
+    for line in bad:
+        reason = re.sub(r"\d+", "0", re.sub(r" is .*?: ", " is: ", line.problem))  # whatever the value and its place
+        reasons.setdefault(reason, {}).setdefault(line.path, []).append(line)
+    for files in reasons.values():
+        for lines in files.values() if len(files) <= FEW else [list(chain.from_iterable(files.values()))]:
+            among = f" of {len(files)} files" if len(files) > FEW else ""
+            count = f" and {len(lines) - 1} more lines{among}" if len(lines) > 1 else ""
+            yield f"Left out: {lines[0].path}:{lines[0].line}{count}: {lines[0].problem}"
