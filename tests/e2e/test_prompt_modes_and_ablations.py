@@ -39,10 +39,9 @@ RUNS = (
     ("bfcl_qwen_fc", "vanilla"),
     ("toolace_official_prompt", "without_reweighting"),
     ("compact", "without_closed_loop"),
-    ("llama31_official_fc", "random_labels"),
+    ("compact_arguments", "random_labels"),
     ("compact", "without_environment"),
     ("compact", "permuted_labels"),
-    ("compact_arguments", "vanilla"),
 )
 
 

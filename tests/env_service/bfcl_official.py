@@ -12,7 +12,6 @@ from typing import Any
 from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 from bfcl_eval.model_handler.base_handler import BaseHandler
 from bfcl_eval.model_handler.local_inference.llama import LlamaHandler
-from bfcl_eval.model_handler.local_inference.llama_3_1 import LlamaHandler_3_1
 from bfcl_eval.model_handler.local_inference.qwen_fc import QwenFCHandler
 
 from env_service.environments.bfcl.catalog import DATA, Task
@@ -20,7 +19,6 @@ from shelf.authoring.tests.bfcl_official import check
 
 HANDLERS: dict[str, BaseHandler] = {
     "bfcl_qwen_fc": QwenFCHandler("Qwen/Qwen2.5-7B-Instruct", 0.0, "Qwen2.5-7B-Instruct", True),
-    "llama31_official_fc": LlamaHandler_3_1("meta-llama/Llama-3.1-8B-Instruct-FC", 0.0, "Llama-3.1-8B", True),
     "toolace_official_prompt": LlamaHandler("Team-ACE/ToolACE-2-8B", 0.0, "ToolACE-2-8B", False),
 }
 """The package's handler of each prompt mode that has one."""

@@ -52,22 +52,6 @@ QWEN_TEXTS = [
     '<think>hm</think><tool_call>\n{"name": "ls", "arguments": {"a": 1e999}}\n</tool_call>',
     '<tool_call>\n{"name": "ls", "arguments": {"a": 1}, "arguments": {"a": 2}}\n</tool_call>',
 ]
-LLAMA_TEXTS = [
-    "Nothing to do.",
-    '{"name": "ls", "parameters": {}}',
-    '<|python_tag|>{"name": "ls", "parameters": {"a": "b"}}',
-    '{"name": "ls", "parameters": {"a": true}}',
-    '{"name": "ls", "parameters": {"a": True}}; {"name": "pwd", "parameters": {}}',
-    '{"name": "ls", "parameters": {"a": 1}}; {"name": "pwd", "parameters": {}}',
-    '{"name": "ls", "parameters": {"a": "x;y"}}',
-    '[{"name": "ls", "parameters": {"a": [1, 2]}}, {"name": "pwd", "parameters": {}}]',
-    '{"name": "ls", "parameters": {}}, {"name": "pwd", "parameters": {}}',
-    '{"name": "ls", "parameters": "{}"}',
-    '{"name": "ls"}',
-    "[]",
-    "5",
-    "'x'",
-]
 TOOLACE_TEXTS = [
     "I cannot do that.",
     "[ls()]",
@@ -89,7 +73,7 @@ TOOLACE_TEXTS = [
     "[ls(a=1), 5]",
     "[ls(a=1",
 ]
-TEXTS = {"bfcl_qwen_fc": QWEN_TEXTS, "llama31_official_fc": LLAMA_TEXTS, "toolace_official_prompt": TOOLACE_TEXTS}
+TEXTS = {"bfcl_qwen_fc": QWEN_TEXTS, "toolace_official_prompt": TOOLACE_TEXTS}
 
 
 @pytest.mark.parametrize("mode", HANDLERS)
@@ -119,7 +103,6 @@ REFUSED = {
     "bfcl_qwen_fc": ["<tool_call>\n{broken\n</tool_call>", '<tool_call>{"name": "ls", "arguments": {}}</tool_call>'],
     "compact": ["<tool_call>{</tool_call>", "<tool_call>", '<tool_call>{"name":"ls"}</tool_call>'],
     "compact_arguments": ["<tool_call>[", '<tool_call>{"arguments":{}}</tool_call>'],
-    "llama31_official_fc": ['{"name": "ls"', '{"name": "ls", "parameters": {"n": 2 * 3}}', "<|python_tag|>ls"],
     "toolace_official_prompt": [
         "[ls(a=1]",
         "[ls(a=2 * 3)]",

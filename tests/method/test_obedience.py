@@ -18,7 +18,6 @@ SHAPES = {
     "bfcl_qwen_fc": r"<tool_call>\n.*\n</tool_call>",
     "compact": r"<tool_call>.*</tool_call>",
     "compact_arguments": r"<tool_call>.*</tool_call>",
-    "llama31_official_fc": r"\{.*\}\}",
     "toolace_official_prompt": r"\[.*\]",
 }
 
@@ -62,10 +61,6 @@ def test_every_cue_that_shows_a_call_shows_one_that_the_parser_reads(mode):
     ("mode", "message"),
     [
         ("bfcl_qwen_fc", '<tool_call>\n{"name": "ls", "arguments": {"a": true}}\n</tool_call>'),
-        (
-            "llama31_official_fc",
-            '[{"name": "ls", "parameters": {"a": True}},{"name": "ls", "parameters": {"a": True}}]',
-        ),
         ("toolace_official_prompt", "[ls(a=True), ls(a=True)]"),
         ("compact", '<tool_call>{"name":"ls","arguments":{"a":true}}</tool_call>'),
     ],

@@ -1,8 +1,6 @@
 """The benchmark's prompt and parser modes, by name: what its own handlers send and read, and shorter ones."""
 
-import ast
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -170,71 +168,6 @@ def _names(tool: Document) -> list[str]:
     return [*required, *optional]
 
 
-_LLAMA_OPENING = (
-    "Given the following functions, please respond with a JSON for a function call with its proper arguments "
-    'that best answers the given prompt.\n\nRespond in the format {"name": function name, "parameters": '
-    "dictionary of argument name and its value}.Do not use variables.\n\n"
-)
-_PYTHON_TAG = "<|python_tag|>"
-_ADDRESS = re.compile(r"<ast\.(\w+) object at 0x\w+>")
-"""Python's name for a part of an expression, with an address that differs from run to run."""
-
-
-class LlamaFormat(PlainFormat):
-    """The format of the package's own Llama 3.1 handler: JSON calls without tags, tools in the first message.
-
-    Messages need plain Llama headers (`<|start_header_id|>role...`): they hold the date and tools of Meta's template.
-    """
-
-    name = "llama31_official_fc"
-    cue_wording = PromptWording(
-        'Write a message that calls a tool as {"name": "TOOL", "parameters": {"ARGUMENT": "VALUE"}} without any other '
-        "text, several calls as one list of such objects, and True, False and None as in Python."
-    )
-
-    def system(self, tools: Sequence[Document], instructions: str = "") -> str:
-        return "Environment: ipython\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
-
-    def user(self, text: str, tools: Sequence[Document] = ()) -> str:
-        shown = (json.dumps(_with_hint(tool), indent=4) + "\n\n" for tool in tools)
-        return (_LLAMA_OPENING + "".join(shown) if tools else "") + text.strip()
-
-    def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
-        """JSON objects separated by ";", or one Python literal: an object or a list of them.
-
-        The handler takes a whole message or nothing, and evaluates the second kind; here expressions are refused.
-        """
-        body = text.replace(_PYTHON_TAG, "")
-        try:
-            return Parsed(tuple(_llama_calls(body)), (), "")
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-            meant = _PYTHON_TAG in text or body.lstrip().startswith(("{", "[{"))
-            reason = _ADDRESS.sub(r"\1", str(error)).rstrip(".") or type(error).__name__
-            refusals = (f"The call cannot be read: {reason}.",) if meant else stray_call(text, tool_documents().keys())
-            return Parsed((), refusals, text.strip())
-
-    def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """One call as a Python literal, which is JSON too unless it holds true, false or null."""
-        return repr({"name": name, "parameters": dict(arguments)})
-
-
-def _llama_calls(body: str) -> list[Call]:
-    if ";" in body:
-        items = [json.loads(part) for part in body.split(";")]
-    else:
-        value = ast.literal_eval(body)
-        items = [value] if isinstance(value, dict) else value
-        if not isinstance(items, list | tuple):
-            raise ValueError("it must be an object or a list of objects")
-    calls = []
-    for item in items:
-        if isinstance(item, dict) and isinstance(item.get("parameters"), str):
-            raise ValueError('its "parameters" must be an object')
-        name, arguments = call_of(item, key="parameters")
-        calls.append((name, {str(key): value for key, value in arguments.items()}))
-    return calls
-
-
 class ToolaceFormat(PlainFormat):
     """The benchmark's default prompt, which ToolACE-2 is scored with: calls as a Python list."""
 
@@ -291,8 +224,8 @@ def _converted(tools: Sequence[Document]) -> list[dict[str, Any]]:
     return convert_to_tool(list(tools), GORILLA_TO_OPENAPI, ModelStyle.OPENAI_COMPLETIONS)
 
 
-_MODES = (QwenFormat(), CompactFormat(), CompactArgumentsFormat(), LlamaFormat(), ToolaceFormat())
-_ALSO: Mapping[str, BfclFormat] = {"toolace_fc": _MODES[4], MODE: OpenaiFormat()}
+_MODES = (QwenFormat(), CompactFormat(), CompactArgumentsFormat(), ToolaceFormat())
+_ALSO: Mapping[str, BfclFormat] = {"toolace_fc": _MODES[3], MODE: OpenaiFormat()}
 FORMATS: Mapping[str, BfclFormat] = {form.name: form for form in _MODES} | _ALSO
 """All modes by name, the default first; the release's name of one of them, and the one for evaluation alone."""
 

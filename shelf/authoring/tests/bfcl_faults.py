@@ -233,9 +233,7 @@ def _foreign(mode: str, call: Call) -> list[str]:
         found += [python, f"[{python}]", f"```python\n{python}\n```"]
     if mode not in ("compact", "bfcl_qwen_fc"):
         found += [f"<tool_call>\n{qwen}\n</tool_call>", f"I call it.\n{get_format(mode).render_call(name, arguments)}"]
-    if mode != "llama31_official_fc":
-        found += [llama, qwen]
-    return found
+    return [*found, llama, qwen]
 
 
 def _cut(site: _Site) -> InjectedFault | None:

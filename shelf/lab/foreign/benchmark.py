@@ -18,7 +18,7 @@ from shelf.replay.player import Again
 
 STRUCTURED = "bfcl_qwen_fc"
 """The prompt mode that expresses calls which the file has apart from the text."""
-TEXT_MODES = (STRUCTURED, "toolace_official_prompt", "llama31_official_fc")
+TEXT_MODES = (STRUCTURED, "toolace_official_prompt")
 """Prompt modes to try when parsing calls from text."""
 UNLIMITED = 1000
 """The most messages with calls per turn that the service allows."""
