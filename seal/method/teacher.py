@@ -22,9 +22,9 @@ _BET = 0.35
 _RETIRES, _LEAST = 25.0, 0.1
 """The evidence at which a cue retires, and the least that it falls to, so that a cue which gave much can retire."""
 
-Role = Literal["plain", "cued", "retry", "control", "imitation"]
+Role = Literal["plain", "cued", "retry", "control"]
 """What a rollout is in its prompt: it sees no cue; it sees Omega; it sees the cues that answer the failures of the
-plain ones; it could see them and stays plain, to measure their lift; or it stays plain and only its success trains."""
+plain ones; or it could see them and stays plain, to measure their lift."""
 
 
 def sees_omega(sample: int, share: float) -> bool:
@@ -41,8 +41,6 @@ def role_of(sample: int, rollouts: int, interface: InterfaceSettings) -> Role:
     """The role of a training rollout, by its number in its prompt; the last of several that may retry is control."""
     if not sees_omega(sample, interface.share):
         return "plain"
-    if interface.teacher == "plain":
-        return "imitation"
     if interface.teacher != "retry":
         return "cued"
     last = max(number for number in range(rollouts) if sees_omega(number, interface.share))
@@ -63,14 +61,6 @@ def answering(omega: Omega, category: str, labels: Collection[str]) -> Omega:
     """Omega for the tasks of a category, without the cues of other failures than these; the version stays."""
     named = {SYNONYMS.get(label, label) for label in labels}
     return Omega.of((name for name in omega.for_category(category) if catalogue()[name].label in named), omega.version)
-
-
-def has_gradient(role: Role, cues: Collection[str], taught: bool, passed: bool) -> bool:
-    """Return whether a rollout is trained on: one that saw cues only as its lesson, an imitation only if it passed.
-
-    What does not train counts in its group's baseline.
-    """
-    return taught if cues else passed or role != "imitation"
 
 
 class Trial(NamedTuple):

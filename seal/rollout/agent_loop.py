@@ -13,7 +13,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutp
 
 from seal.method.controls import named_failures
 from seal.method.interface.cues import Omega
-from seal.method.teacher import Role, has_gradient, omega_for, role_of, whole_part
+from seal.method.teacher import Role, omega_for, role_of, whole_part
 from seal.records.trajectory import FINAL, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.engine import EngineSpeaker
@@ -86,14 +86,13 @@ class SEALAgentLoop(AgentLoopBase):
             if role == "plain":
                 others.ended(record)
         taught = lesson is not None
-        silent = record.usable and (record.silent or not has_gradient(role, row.cues, taught, record.passed))
+        silent = record.usable and (record.silent or (bool(row.cues) and not taught))
         return self._output(replace(record, cues=row.cues, taught=taught, silent=silent), lesson or speaker, row)
 
     async def _roll_out(self, sampling_params: dict[str, Any], row: Row) -> tuple[TrajectoryRecord, EngineSpeaker]:
         """Let the policy play a row's task."""
         params = row.create_params(self.service.mode(row.environment), always_guarded=self.teacher != "off")
         params |= {"native": True} if self.settings.rollout.harness is not None else {}
-        params |= {"wrong_hints": True} if self.teacher == "wrong_hints" and row.cues else {}
         return await self._play(row, params, lambda attempt: self._speaker(row, sampling_params, attempt))
 
     async def _lesson(

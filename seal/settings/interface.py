@@ -8,7 +8,7 @@ from seal.settings.base import Count, NonZeroShare, Settings
 
 Kind = Literal["schema", "feedback", "guideline"]
 KINDS: tuple[Kind, ...] = ("schema", "feedback", "guideline")
-Teacher = Literal["off", "share", "retry", "plain", "wrong_hints"]
+Teacher = Literal["off", "share", "retry"]
 
 
 class EvolveSettings(Settings):
@@ -47,8 +47,7 @@ class InterfaceSettings(Settings):
     teacher: Teacher = "off"
     """The cued rollouts that teach the plain prompt: none (`off`, the paper), or those that pass. `share`: the share
     sees Omega; `retry`: it sees the cues that answer the failures of the prompt's plain rollouts if none of these
-    passed, and a cue without lift retires. Controls: `plain`, none sees cues, and the share's failures are not trained;
-    `wrong_hints`, the share sees the cues of another task."""
+    passed, and a cue without lift retires."""
     evolve: EvolveSettings = EvolveSettings()
     """When cues turn on and off."""
 

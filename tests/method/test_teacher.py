@@ -5,7 +5,7 @@ import random
 import pytest
 
 from seal.method.interface.cues import Omega
-from seal.method.teacher import Evidence, Trial, has_gradient, omega_for, role_of
+from seal.method.teacher import Evidence, Trial, omega_for, role_of
 from seal.settings.interface import InterfaceSettings
 
 CUE = "schema_required"
@@ -17,9 +17,7 @@ OMEGA = Omega.of([CUE, "recover"])
     [
         ("off", ["plain", "cued", "plain", "cued"]),
         ("share", ["plain", "cued", "plain", "cued"]),
-        ("wrong_hints", ["plain", "cued", "plain", "cued"]),
         ("retry", ["plain", "retry", "plain", "control"]),
-        ("plain", ["plain", "imitation", "plain", "imitation"]),
     ],
 )
 def test_the_roles_of_a_prompts_rollouts(teacher, roles):
@@ -35,17 +33,11 @@ def test_a_single_retry_is_no_control():
 
 
 def test_what_a_role_shows():
-    for role in ("plain", "control", "imitation"):
+    for role in ("plain", "control"):
         assert omega_for(role, OMEGA, "base", ["argument_mismatch"]) is None
     assert omega_for("cued", OMEGA, "base") == OMEGA and omega_for("cued", Omega(), "base") is None
     assert omega_for("retry", OMEGA, "base", ["argument_mismatch"]).for_category("base") == (CUE,)
     assert omega_for("retry", OMEGA, "base") is None
-
-
-def test_what_trains():
-    assert all(has_gradient(role, (), False, False) for role in ("plain", "control", "retry"))
-    assert [has_gradient("imitation", (), False, passed) for passed in (True, False)] == [True, False]
-    assert [has_gradient("retry", (CUE,), taught, True) for taught in (True, False)] == [True, False]
 
 
 def test_a_prompt_multiplies_the_evidence_and_cannot_sink_it():

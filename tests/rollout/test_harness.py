@@ -353,6 +353,6 @@ def test_a_lesson_needs_seals_own_loop():
     config = OmegaConf.to_container(configured(["http://127.0.0.1:1"]), resolve=True)
     config["seal"]["rollout"]["harness"] = "my_agents:run"
     assert SealSettings.of(config).rollout.harness == "my_agents:run"
-    config["seal"]["interface"] |= {"teacher": "plain", "share": 0.5}
+    config["seal"]["interface"] |= {"teacher": "share", "share": 0.5}
     with pytest.raises(SettingsError, match="no harness runs"):
         SealSettings.of(config)

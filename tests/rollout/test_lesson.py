@@ -2,7 +2,6 @@
 
 import pytest
 
-from env_service.environments.registry import get_environment
 from seal.method.interface.cues import catalogue
 from seal.rollout.lesson import Lesson
 from seal.rollout.row import Row
@@ -141,42 +140,6 @@ def test_a_plain_rollout_that_breaks_off_keeps_no_retry_waiting(url):
 
     with pytest.raises(RuntimeError, match="lost"):
         roll_out([url], ScriptedEngine((), dies), *RETRY, omega=OMEGA, trajectories=8)
-
-
-def test_without_hints_the_share_teaches_what_it_passes_and_is_silent_otherwise(url):
-    plain = ("seal.interface.share=0.5", "seal.interface.teacher=plain")
-    failing = roll_out([url], ScriptedEngine(["I cannot."]), *plain, omega=OMEGA, trajectories=8)
-    assert [record.silent for _, record in failing] == [False, True] * 4
-    assert not any(record.cues or record.omega_version is not None for _, record in failing)
-    passing = roll_out([url], ScriptedEngine(reference_texts()), *plain, omega=OMEGA, trajectories=8)
-    assert not any(record.silent for _, record in passing)
-
-
-def test_wrong_hints_are_those_of_another_task_and_what_passes_teaches_all_the_same(url):
-    wrong = ("seal.interface.share=0.5", "seal.interface.teacher=wrong_hints")
-    texts = [WRONG, *reference_texts()]
-    right, played = (
-        roll_out([url], ScriptedEngine(texts), *each, omega=OMEGA, trajectories=2) for each in (SHARE, wrong)
-    )
-    assert [record.taught for _, record in played] == [record.taught for _, record in right]
-    for (output, record), (other, own) in zip(played, right, strict=True):
-        assert (output.prompt_ids, output.response_ids) == (other.prompt_ids, other.response_ids)
-        if record.cues:
-            hints, right_hints = (required_tools(each.messages[0]["content"]) for each in (record, own))
-            assert hints and not hints & right_hints
-
-
-def test_wrong_hints_need_a_task_with_other_tools(monkeypatch):
-    bfcl = get_environment("bfcl")
-    monkeypatch.setattr(type(bfcl), "_known", lambda self: [self._task("multi_turn_base_0")])
-    with pytest.raises(ValueError, match="wrong_hints: the tasks of base have no other tools than multi_turn_base_0"):
-        bfcl.scene("multi_turn_base_0", {"wrong_hints": True})
-
-
-def required_tools(system: str) -> set[str]:
-    """The tools of which the schema cue speaks."""
-    (line,) = [line for line in system.split("\n") if line.startswith("Required: ")]
-    return {entry.split()[0] for entry in line.removeprefix("Required: ").split("; ")}
 
 
 def test_the_leak_guard_watches_whatever_may_become_a_lesson():

@@ -30,7 +30,7 @@ from seal.launch.recipe import read_recipe
 from seal.launch.record import without_secrets
 from seal.method.controls import named_failures
 from seal.method.interface.cues import Omega
-from seal.method.teacher import has_gradient, omega_for, role_of, sees_omega
+from seal.method.teacher import omega_for, role_of, sees_omega
 from seal.records.folder import RunFolder
 from seal.records.method import method_digest
 from seal.records.trajectory import CUTS, TrajectoryRecord
@@ -318,8 +318,14 @@ def _taught(player: Player, row: TaskRow, index: int, samples: int, step: int, o
         if cues and record.usable and record.passed and not record.truncated:
             told = [message["content"] for message in record.messages if message["role"] == "assistant"]
             taught = player.play(row, sample, step, None, True, told).passed
-        trained = has_gradient(role, cues, taught, record.passed) and not record.silent
-        records.append(replace(record, cues=cues, taught=taught, silent=record.usable and not trained))
+        records.append(
+            replace(
+                record,
+                cues=cues,
+                taught=taught,
+                silent=record.usable and (record.silent or (bool(cues) and not taught)),
+            )
+        )
     return records
 
 

@@ -1,6 +1,6 @@
 """BFCL as an environment of the service."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from env_service.environments.base import Call, Document, EnvironmentEpisode, Guard, Split
@@ -100,9 +100,6 @@ class BfclEnvironment(ToolEnvironment):
         # A task that is known keeps its object, by which the verifier knows its reference.
         self._made |= {task.id: task.task for task in tasks if task.id not in self._made}
         return len(tasks)
-
-    def _known(self) -> Iterable[Task]:
-        return *super()._known(), *self._made.values()
 
     def _task(self, task_id: str) -> Task:
         task = load_tasks().get(task_id) or self._made.get(task_id)

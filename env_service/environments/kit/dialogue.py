@@ -62,7 +62,7 @@ class ToolEpisode:
         self._wording = scene.format.cue_wording
         self._leak_guard: LeakGuard | None = None
         if settings.leak_guard and self._omega is not None:
-            self._leak_guard = LeakGuard(scene.secrets(), (*scene.tools(0), *scene.cued(())), self._wording)
+            self._leak_guard = LeakGuard(scene.secrets(), tuple(scene.tools(0)), self._wording)
         self._world = scene.world()
         self._turns = [_Turn()]
         self._pending_feedback = False
@@ -79,7 +79,7 @@ class ToolEpisode:
         plain = len(content)
         self._saw(user)
         if self._omega is not None:
-            augmented = observe_start(content, scene.cued(self._visible), self._omega, scene.category, self._wording)
+            augmented = observe_start(content, self._visible, self._omega, scene.category, self._wording)
             content = self._checked(content, augmented)
             omega = {"version": self._omega.version, "digest": self._omega.digest}
         info = {
@@ -240,8 +240,7 @@ class ToolEpisode:
         if self._omega is not None:
             plain, category = messages[-1]["content"], self._scene.category
             history = [earlier for turn in self._turns for earlier in turn.actions][:-1]
-            tools = self._scene.cued(self._visible)
-            augmented = observe_feedback(plain, shown, history, tools, self._omega, category, self._wording)
+            augmented = observe_feedback(plain, shown, history, self._visible, self._omega, category, self._wording)
             messages[-1] = {**messages[-1], "content": self._checked(plain, augmented)}
         return self._answer([_message(item["role"], item["content"]) for item in messages], shown)
 
@@ -275,8 +274,7 @@ class ToolEpisode:
         if revealed and self._omega is not None:
             if self._leak_guard is not None:
                 self._leak_guard.reveal(revealed)
-            shown, category = self._scene.cued(revealed), self._scene.category
-            augmented = observe_reveal(content, shown, self._omega, category, self._wording)
+            augmented = observe_reveal(content, revealed, self._omega, self._scene.category, self._wording)
             content = self._checked(content, augmented)
         return self._answer([_message("user", content)], None)
 

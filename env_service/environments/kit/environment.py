@@ -1,7 +1,6 @@
 """An environment with tool calls: a subclass supplies tasks, tools and worlds, everything else is here."""
 
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -71,10 +70,7 @@ class ToolEnvironment(TaskSource):
     def task_scene(self, task: ToolTask, params: Mapping[str, Any]) -> Scene:
         """The same for a task that the environment need not know."""
         settings = read_settings(params, self.formats[0], self.settings_type)
-        scene = self.scene_type(self, task if settings.turns is None else task.prefix(settings.turns), settings)
-        if settings.wrong_hints:
-            scene.other_tools = self._unlike(task)
-        return scene
+        return self.scene_type(self, task if settings.turns is None else task.prefix(settings.turns), settings)
 
     def documents(self, task_id: str) -> Sequence[Document]:
         return self.tools(self._task(task_id))
@@ -98,22 +94,6 @@ class ToolEnvironment(TaskSource):
 
     def version(self) -> Json:
         return {"data_hash": self.data_hash(), **self.packages()}
-
-    def _known(self) -> Iterable[ToolTask]:
-        return self._tasks.values()
-
-    def _unlike(self, task: ToolTask) -> Sequence[Document]:
-        """The tools of a task of the same category that shares few with this one; the ids draw among the best."""
-        own = {tool["name"] for tool in self.tools(task)}
-
-        def likeness(other: ToolTask) -> tuple[int, int]:
-            return sum(tool["name"] in own for tool in self.tools(other)), zlib.crc32(f"{task.id}/{other.id}".encode())
-
-        alike = (each for each in self._known() if each.category == task.category)
-        others = self.tools(min(alike, key=likeness, default=task))
-        if all(tool["name"] in own for tool in others):
-            raise ValueError(f"params.wrong_hints: the tasks of {task.category} have no other tools than {task.id}.")
-        return others
 
     def _task(self, task_id: str) -> ToolTask:
         task = self._tasks.get(task_id)

@@ -36,8 +36,6 @@ class Scene:
         self.writes, self.max_steps = environment.writes, environment.max_steps
         self.error_limit, self.stop_tool = environment.error_limit, environment.stop_tool
         self._environment, self._task = environment, task
-        self.other_tools: Sequence[Document] | None = None
-        """Those of another task, for a control's cues."""
 
     # --- what is shown --------------------------------------------------------------
 
@@ -57,10 +55,6 @@ class Scene:
     def revealed(self, turn: int) -> Sequence[Document]:
         """The documents that the message of a user turn announces."""
         return ()
-
-    def cued(self, tools: Sequence[Document]) -> Sequence[Document]:
-        """The documents that cues about these tools speak of."""
-        return tools if self.other_tools is None else self.other_tools
 
     def system(self) -> str:
         instructions = self._environment.instructions(self._task, self.format.cue_wording.compact)

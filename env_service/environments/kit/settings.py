@@ -36,8 +36,6 @@ class EpisodeParams(BaseModel):
     """The rules that diagnose the episode."""
     parse_errors: ParseErrors | None = None
     """The effect of an unreadable call: by default feedback while a cue gives it, else the end of the turn."""
-    wrong_hints: bool = False
-    """For a control: the cues speak of another task's tools."""
     native: bool = False
     """Answer /create also with the tools, the instructions and the cues as data, for an agent with tool calls."""
     leak_guard: bool = False

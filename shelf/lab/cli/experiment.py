@@ -27,7 +27,7 @@ File = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="The experiment, for instance exp/experiments/arguments.yaml.",
+        help="The experiment, for instance exp/experiments/paper_table3.yaml.",
         autocompletion=complete_experiment,
     ),
 ]
