@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
@@ -19,17 +19,18 @@ from seal.rollout.budgets import Budgets
 from seal.rollout.engine import EngineSpeaker
 from seal.rollout.episode import Episode
 from seal.rollout.harness.chains import Policy
-from seal.rollout.lesson import Lesson, Siblings, siblings
+from seal.rollout.lesson import Lesson, Siblings, leave_out_failures, siblings
 from seal.rollout.play import Terms, play
 from seal.rollout.row import Row
 from seal.rollout.services import Services, shared_services
 from seal.rollout.speaker import SpeakerFault
+from seal.rollout.stream import TokenStream
 from seal.settings import EnvServiceSettings, SealSettings
 
 if TYPE_CHECKING:
     from seal.rollout.harness.speaker import HarnessSpeaker
 
-Speech = TypeVar("Speech", bound=EngineSpeaker)
+    Told = EngineSpeaker | Lesson | HarnessSpeaker
 
 
 class SEALAgentLoop(AgentLoopBase):
@@ -59,7 +60,7 @@ class SEALAgentLoop(AgentLoopBase):
     async def run(self, sampling_params: dict[str, Any], **columns) -> AgentLoopOutput:
         """Roll one trajectory out; columns: the data set's, and what the trainer adds."""
         row, share, rollouts = Row.read(columns), self.settings.interface.share, self.rollout_config.n
-        if not row.training or row.withdrawal is not None:
+        if not row.trains:
             return await self._untaught(sampling_params, row)
         role = role_of(row.sample, rollouts, self.settings.interface)
         if self.teacher == "off":
@@ -80,24 +81,24 @@ class SEALAgentLoop(AgentLoopBase):
                 failures = named_failures(await others.failures(), settings.diagnosis, settings.seed, row.draw)
             row = row.with_omega(omega_for(role, Omega.from_json(row.omega), row.category, failures))
             async with _slots(settings.rollout.concurrency):
-                record, speaker = await self._roll_out(sampling_params, row)
-                record, lesson = await self._lesson(record, speaker, row)
+                record, stream = await self._roll_out(sampling_params, row)
+                record, lesson = await self._lesson(record, stream, row)
         finally:
             if role == "plain":
                 others.ended(record)
         taught = lesson is not None
         silent = record.usable and (record.silent or (bool(row.cues) and not taught))
-        return self._output(replace(record, cues=row.cues, taught=taught, silent=silent), lesson or speaker, row)
+        return self._output(replace(record, cues=row.cues, taught=taught, silent=silent), lesson or stream, row)
 
-    async def _roll_out(self, sampling_params: dict[str, Any], row: Row) -> tuple[TrajectoryRecord, EngineSpeaker]:
+    async def _roll_out(self, sampling_params: dict[str, Any], row: Row) -> tuple[TrajectoryRecord, TokenStream]:
         """Let the policy play a row's task."""
         params = row.create_params(self.service.mode(row.environment), always_guarded=self.teacher != "off")
         params |= {"native": True} if self.settings.rollout.harness is not None else {}
         return await self._play(row, params, lambda attempt: self._speaker(row, sampling_params, attempt))
 
     async def _lesson(
-        self, record: TrajectoryRecord, told: EngineSpeaker, row: Row
-    ) -> tuple[TrajectoryRecord, Lesson | None]:
+        self, record: TrajectoryRecord, told: TokenStream, row: Row
+    ) -> tuple[TrajectoryRecord, TokenStream | None]:
         """Return the lesson of a rollout with cues: its messages in a plain episode; None unless both pass.
 
         The record stays, unless infrastructure loses the lesson: then the rollout is lost.
@@ -111,24 +112,24 @@ class SEALAgentLoop(AgentLoopBase):
             return replace(again, infra_message=f"the lesson was lost: {again.infra_message}"), None
         if not again.usable or not again.passed:
             return record, None
-        lesson.leave_out_failures(again.evidence)
+        leave_out_failures(lesson, again.evidence)
         return record, lesson
 
     async def _play(
-        self, row: Row, params: Mapping[str, Any], speaker_of: "Callable[[int], Speech | HarnessSpeaker]"
-    ) -> tuple[TrajectoryRecord, Speech]:
+        self, row: Row, params: Mapping[str, Any], speaker_of: "Callable[[int], Told]"
+    ) -> tuple[TrajectoryRecord, TokenStream]:
         """Play an episode, again if infrastructure failed it. speaker_of: gives the speaker of an attempt."""
         started, mode = time.monotonic(), self.service.mode(row.environment)
         for attempt in range(self.settings.rollout.attempts):
             episode = Episode(self.services, row.task_id, params, row.environment)
             speaker = speaker_of(attempt)
-            terms = replace(self.terms, training=row.training and row.withdrawal is None)
+            terms = replace(self.terms, training=row.trains)
             record = await play(episode, speaker, {**row.identity(), "prompt_mode": mode}, terms)
             if record.infra is None or record.infra in FINAL:
                 break
         if record.infra is None:
-            record = replace(record, spans=tuple(speaker.told.spans))
-        return replace(record, seconds=round(time.monotonic() - started, 3)), speaker.told
+            record = replace(record, spans=tuple(speaker.stream.spans))
+        return replace(record, seconds=round(time.monotonic() - started, 3)), speaker.stream
 
     def _speaker(self, row: Row, sampling_params: dict[str, Any], attempt: int) -> "EngineSpeaker | HarnessSpeaker":
         """The policy itself, or the harness that asks it."""
@@ -142,20 +143,20 @@ class SEALAgentLoop(AgentLoopBase):
             return policy()
         from seal.rollout.harness.speaker import HarnessSpeaker  # its server loads only where a recipe names a harness
 
-        log = Path(settings.run_dir, "harness", "train" if row.training else "val", f"{row.place}.log")
-        most = self.budgets.max_steps if row.training and row.withdrawal is None else None
+        log = Path(settings.run_dir, "harness", "train" if row.guided else "val", f"{row.place}.log")
+        most = self.budgets.max_steps if row.trains else None
         chains = Policy(policy, self.service.mode(row.environment), most)
         return HarnessSpeaker(settings.rollout.harness, settings.rollout.deadline_s, chains, log)
 
-    def _output(self, record: TrajectoryRecord, speaker: EngineSpeaker, row: Row) -> AgentLoopOutput:
-        """What verl trains: the speaker's tokens."""
-        versions = speaker.versions or [row.step]
-        prompt, response = speaker.ids[: speaker.prompt_length], speaker.response
-        mask, logprobs = speaker.mask, speaker.logprobs
+    def _output(self, record: TrajectoryRecord, stream: TokenStream, row: Row) -> AgentLoopOutput:
+        """What verl trains."""
+        versions = stream.versions or [row.step]
+        prompt, response = stream.ids[: stream.prompt_length], stream.response
+        mask, logprobs = stream.mask, stream.logprobs
         if not record.usable or not response:
             # verl needs at least one prompt and one response token; the mask keeps this one out of the loss.
             eos = self.tokenizer.eos_token_id
-            prompt, response, mask, logprobs = prompt or [eos], [eos], [0], [0.0]
+            prompt, response, mask, logprobs = [eos], [eos], [0], [0.0]
         sampling = sum(received - asked for asked, received, _ in record.times)
         calls = sum(answered - received for _, received, answered in record.times)
         return AgentLoopOutput(

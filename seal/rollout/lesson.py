@@ -9,41 +9,50 @@ from typing import Any
 from seal.method.diagnosis.results import reports_failure
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.dialogue import Dialogue
-from seal.rollout.engine import EngineSpeaker
-from seal.rollout.speaker import Said
+from seal.rollout.speaker import Said, Speaker
+from seal.rollout.stream import TokenStream
 
 
-class Lesson(EngineSpeaker):
+class Lesson(Speaker):
     """Says, token by token, what was sampled in another dialogue of the same task; its prompts are this dialogue's."""
 
     name = "the lesson"
 
-    def __init__(self, told: EngineSpeaker):
-        super().__init__(*told.made_of)
+    def __init__(self, told: TokenStream):
         self._told = iter(told.sampled)
-        self.versions = told.versions
+        self.stream = told.empty()
+        self.stream.versions = told.versions
 
     async def say(self, dialogue: Dialogue) -> Said | None:
         message = next(self._told, None)
-        if message is None or await self._room_after_hearing(dialogue) < len(message.ids):
+        if message is None or await self.stream.hear(dialogue) < len(message.ids):
+            self.limit = self.stream.limit
             return None
-        await self._append(dialogue.turn, message)
-        return self._said(message.ids, truncated=False)
+        await self.stream.append(dialogue.turn, message)
+        return Said(self.stream.decoded(message.ids[:-1]))
 
-    def leave_out_failures(self, evidence: Sequence[Mapping[str, Any]]) -> None:
-        """Mask the messages whose calls failed; evidence: of the replay, by turn.
+    async def ended(self, dialogue: Dialogue) -> None:
+        """TokenPathError unless the response is what was sampled."""
+        self.stream.check()
 
-        GRPO may reward a failed call of a success that the policy sampled itself, because the same call costs it
-        elsewhere. A lesson was sampled under another prompt, so nothing takes back what it imitates.
-        """
-        spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for turn, start, end in self.spans:
-            spans[turn].append((start, end))
-        for turn in evidence:
-            for action, (start, end) in zip(turn["actions"], spans[turn["turn"]], strict=False):
-                if action["refusals"] or any(_failed(call) for call in action["calls"]):
-                    self.mask[start:end] = [0] * (end - start)
-                    self.logprobs[start:end] = [0.0] * (end - start)
+    def facts(self, dialogue: Dialogue) -> dict[str, Any]:
+        return self.stream.facts()
+
+
+def leave_out_failures(lesson: TokenStream, evidence: Sequence[Mapping[str, Any]]) -> None:
+    """Mask the messages whose calls failed; evidence: of the replay, by turn.
+
+    GRPO may reward a failed call of a success that the policy sampled itself, because the same call costs it
+    elsewhere. A lesson was sampled under another prompt, so nothing takes back what it imitates.
+    """
+    spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for turn, start, end in lesson.spans:
+        spans[turn].append((start, end))
+    for turn in evidence:
+        for action, (start, end) in zip(turn["actions"], spans[turn["turn"]], strict=False):
+            if action["refusals"] or any(_failed(call) for call in action["calls"]):
+                lesson.mask[start:end] = [0] * (end - start)
+                lesson.logprobs[start:end] = [0.0] * (end - start)
 
 
 def _failed(call: Mapping[str, Any]) -> bool:

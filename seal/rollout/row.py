@@ -17,8 +17,8 @@ class Row:
     """One rollout of one task.
 
     turns: of a prefix of the task; -1 for the whole. sample: the number of the rollout among its prompt's. step: the
-    trainer's step, which drew it. index: of the task in its data set. training: played as in training, as the shown
-    side of a withdrawal is, with a validation's budgets. omega: what the episode shows, None for the plain benchmark.
+    trainer's step, which drew it. index: of the task in its data set. guided: played as in training, as the shown side
+    of a withdrawal is too. omega: what the episode shows, None for the plain benchmark.
     withdrawal: see TrajectoryRecord.
     """
 
@@ -30,7 +30,7 @@ class Row:
     sample: int
     step: int
     index: str
-    training: bool
+    guided: bool
     omega: Mapping[str, Any] | None
     withdrawal: str | None
 
@@ -38,7 +38,7 @@ class Row:
     def read(cls, row: Mapping[str, Any]) -> Self:
         """From the columns of the data set and those that the trainer adds."""
         task = row["extra_info"]
-        training = bool(row.get("training")) or task.get("withdrawal") == "shown"
+        guided = bool(row.get("training")) or task.get("withdrawal") == "shown"
         return cls(
             **{name: task[name] for name in ("task_id", "category", "split")},
             data_source=row["data_source"],
@@ -46,10 +46,15 @@ class Row:
             sample=int(row["session_id"]),
             step=int(row.get("drawn", row["global_steps"])),
             index=str(row["index"]),
-            training=training,
-            omega=row.get("omega") if training else None,
+            guided=guided,
+            omega=row.get("omega") if guided else None,
             withdrawal=task.get("withdrawal"),
         )
+
+    @property
+    def trains(self) -> bool:
+        """Whether its tokens are trained and training's budgets hold; a withdrawal is only measured."""
+        return self.guided and self.withdrawal is None
 
     @property
     def environment(self) -> str:
@@ -77,15 +82,15 @@ class Row:
     def identity(self) -> dict[str, Any]:
         """The fields of the record that the row decides."""
         names = ("task_id", "data_source", "category", "split", "sample", "withdrawal")
-        return {name: getattr(self, name) for name in names} | {"drawn": self.step if self.training else None}
+        return {name: getattr(self, name) for name in names} | {"drawn": self.step if self.guided else None}
 
     def create_params(self, prompt_mode: str, always_guarded: bool = False) -> dict[str, Any]:
         """The parameters of the service's /create. always_guarded: the leak guard watches whatever has an Omega."""
         # Validation is judged as officially, also on tasks of the training side.
-        params: dict[str, Any] = {"split": self.split if self.training else "eval", "tool_prompt_mode": prompt_mode}
+        params: dict[str, Any] = {"split": self.split if self.guided else "eval", "tool_prompt_mode": prompt_mode}
         if self.turns > 0:
             params["turns"] = self.turns
-        if self.training:
+        if self.guided:
             params["enforce_available_tools"] = True  # calls of tools that the task does not offer are refused
             if self.omega is not None:
                 params["omega"] = self.omega

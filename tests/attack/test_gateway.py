@@ -6,6 +6,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -60,9 +61,9 @@ class Refusing:
     """In the place of a chain's speaker: the policy has no budget left."""
 
     limit = "max_steps"
-    sampled = ()
+    stream = SimpleNamespace(sampled=())
 
-    async def say(self, dialogue: Dialogue) -> None:
+    async def say(self, dialogue: Dialogue, most: int | None) -> None:
         json.dumps(dialogue.messages)
 
 

@@ -173,6 +173,17 @@ def test_a_budget_that_a_new_dialogue_meets_first_leaves_the_one_before_to_be_tr
     assert sampled(output) == tokens(first)
 
 
+@pytest.mark.parametrize("key", ["actor_rollout_ref.actor.ppo_max_token_len_per_gpu", "data.max_response_length"])
+def test_a_harness_that_asks_again_after_a_cut_stays_within_the_budget(url, key):
+    """The token that closes a cut message needs room like any other."""
+    most = 1024 if "actor" in key else 100
+    long = ("<tool_call>" + " sort" * 2000,)
+    ((output, record),) = roll_out([url], ScriptedEngine(long), named("repeating"), *NATIVE, f"{key}={most}")
+    assert record.infra is None and sum(output.response_mask) == record.tokens > 0
+    length = len(output.response_ids) + ("actor" in key) * len(output.prompt_ids)
+    assert length == most
+
+
 @pytest.mark.parametrize(
     ("harness", "cause", "sentence"),
     [

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2.exceptions import TemplateError
 
-from seal.rollout.engine import _on_token_path
+from seal.rollout.budgets import Budgets
+from seal.rollout.dialogue import Dialogue
+from seal.rollout.stream import TokenStream, on_token_path
 from seal.rollout.token_path import Sampled, TokenPathError, check
+from tests.support.rollout_play import ScriptedEngine, agent_loop, configured, tokenizer
 
 TOKENS = st.integers(0, 50)
 LOGPROBS = st.floats(-20, -1e-6)
@@ -36,7 +39,7 @@ def test_a_dialogue_that_a_chat_template_refuses_is_one_of_the_token_path():
         raise TemplateError("System message must be at the beginning.")
 
     with pytest.raises(TokenPathError, match="refused the dialogue: System message must be at the beginning"):
-        asyncio.run(_on_token_path(refusing()))
+        asyncio.run(on_token_path(refusing()))
 
 
 @given(DIALOGUES)
@@ -87,3 +90,53 @@ def test_messages_in_another_order_are_refused(dialogue):
 def test_the_engine_must_give_a_number_for_each_token(logprobs):
     with pytest.raises(TokenPathError):
         Sampled((1, 2), logprobs)
+
+
+TURNS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 40), st.booleans()), min_size=1, max_size=6)
+BUDGETS = st.builds(
+    Budgets,
+    message=st.integers(1, 40),
+    validation_message=st.integers(1, 40),
+    response=st.integers(20, 150),
+    model=st.integers(20, 200),
+    actor=st.integers(20, 200),
+    max_steps=st.just(9),
+)
+
+
+@given(TURNS, BUDGETS, st.booleans())
+def test_a_stream_keeps_every_sampled_token_once_and_never_exceeds_a_budget(turns, budgets, trains):
+    async def grown() -> TokenStream:
+        stream = TokenStream(agent_loop(configured(["http://127.0.0.1:1"]), ScriptedEngine(())), budgets, trains)
+        dialogue, eos = Dialogue(messages=[{"role": "system", "content": "s"}]), tokenizer().eos_token_id
+        for number, (words, tokens, ends) in enumerate(turns):
+            dialogue.messages = [*dialogue.messages, {"role": "user", "content": " sort" * words}]
+            if (room := await stream.hear(dialogue)) < 1:
+                break
+            ids = [100 + number] * min(tokens, room)
+            ids = [*ids[:-1], eos] if ends else ids
+            if not ends:
+                dialogue.truncated.append(number)
+            await stream.append(number, Sampled(tuple(ids), (-1.0,) * len(ids)))
+            said = stream.decoded(ids[:-1] if ends else ids)
+            dialogue.messages = [*dialogue.messages, {"role": "assistant", "content": said}]
+        return stream
+
+    stream = asyncio.run(grown())
+    stream.check()
+    kept = [token for token, own in zip(stream.response, stream.mask, strict=True) if own]
+    assert kept == [token for message in stream.sampled for token in message.ids]
+    assert len(stream.ids) <= budgets.model
+    if trains:
+        assert len(stream.ids) <= budgets.actor and len(stream.response) <= budgets.response
+
+
+def test_a_message_that_is_longer_than_its_room_is_refused():
+    async def grown() -> None:
+        budgets = Budgets(message=3, validation_message=3, response=99, model=99, actor=99, max_steps=9)
+        stream = TokenStream(agent_loop(configured(["http://127.0.0.1:1"]), ScriptedEngine(())), budgets, True)
+        assert await stream.hear(Dialogue(messages=[{"role": "user", "content": "u"}])) == 3
+        await stream.append(0, Sampled((1,) * 4, (-1.0,) * 4))
+
+    with pytest.raises(TokenPathError, match="4 tokens for a message of at most 3"):
+        asyncio.run(grown())

@@ -242,6 +242,15 @@ async def short(task: Task) -> None:
             await task.answer(await turn(client, task, [{"role": "user", "content": message}], task.call, max_tokens=4))
 
 
+async def repeating(task: Task) -> None:
+    """An agent that asks again, the cut message in its history, until one is whole."""
+    async with client_of(task) as client:
+        messages: Messages = [{"role": "user", "content": "Go on."}]
+        while True:
+            said = (await client.chat.completions.create(model=task.model, messages=messages)).choices[0]
+            messages += [{"role": "assistant", "content": said.message.content}, {"role": "user", "content": "Again."}]
+
+
 async def refusing(task: Task) -> None:
     """An agent that never asks the policy."""
     async for _ in task.user_messages():

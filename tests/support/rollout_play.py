@@ -174,6 +174,19 @@ def configured(urls: Sequence[str], *overrides: str) -> DictConfig:
     )
 
 
+def agent_loop(config: DictConfig, engine: ScriptedEngine) -> SEALAgentLoop:
+    """The real agent loop on an engine with a script; it belongs to the running event loop."""
+    return SEALAgentLoop(
+        trainer_config=DictConfigWrap(config),
+        server_manager=engine,
+        tokenizer=tokenizer(),
+        processor=None,
+        dataset_cls=None,
+        data_config=DictConfigWrap(config.data),
+        hf_model_type="qwen2",
+    )
+
+
 def roll_out(
     urls: Sequence[str],
     engine: ScriptedEngine,
@@ -190,18 +203,6 @@ def roll_out(
     columns: more of the row, or other values.
     """
     config = configured(urls, *overrides)
-
-    def make_loop() -> SEALAgentLoop:
-        return SEALAgentLoop(
-            trainer_config=DictConfigWrap(config),
-            server_manager=engine,
-            tokenizer=tokenizer(),
-            processor=None,
-            dataset_cls=None,
-            data_config=DictConfigWrap(config.data),
-            hf_model_type="qwen2",
-        )
-
     split = "train" if training else "val"
 
     async def one(loop: SEALAgentLoop, session_id: int) -> AgentLoopOutput:
@@ -219,7 +220,7 @@ def roll_out(
 
     async def play() -> list[AgentLoopOutput]:
         shared_services.cache_clear()  # connections belong to an event loop, and each call has its own
-        loops = [make_loop() for _ in range(trajectories)]
+        loops = [agent_loop(config, engine) for _ in range(trajectories)]
         try:
             return list(await asyncio.gather(*(one(loop, number) for number, loop in enumerate(loops))))
         finally:

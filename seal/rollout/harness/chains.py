@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from env_service.environments.kit.formats import FORMATS, Format
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.harness import chat
-from seal.rollout.speaker import SpeakerFault
+from seal.rollout.speaker import Said, SpeakerFault
 
 if TYPE_CHECKING:
     from seal.rollout.engine import EngineSpeaker
@@ -69,7 +69,9 @@ class Policy:
     @property
     def trained(self) -> "EngineSpeaker":
         """The speaker of the chain that spoke last."""
-        return next((each.speaker for each in self._chains[::-1] if each.speaker.sampled), None) or self._speaker(0)
+        return next(
+            (each.speaker for each in self._chains[::-1] if each.speaker.stream.sampled), None
+        ) or self._speaker(0)
 
     @property
     def others(self) -> int:
@@ -90,7 +92,7 @@ class Policy:
         """Whether a limit cut this message of the policy; in other words than its own, the last one."""
         spoke = [each for each in self._chains if each.heard]
         same = [each for each in spoke if each.heard[-1].text == chat.without_thoughts(text)]
-        return any(len(each.speaker.sampled) - 1 in each.dialogue.truncated for each in (same or spoke)[-1:])
+        return any(len(each.speaker.stream.sampled) - 1 in each.dialogue.truncated for each in (same or spoke)[-1:])
 
     def end(self) -> None:
         """Ask for no more; a message that is still being sampled is no part of the rollout."""
@@ -114,36 +116,36 @@ class Policy:
             if self._unheard is not None and self._unheard[0] == request:
                 return self._unheard[1]
             chain = self._chain(messages, tools)
-            speaker, dialogue = chain.speaker, chain.dialogue
-            dialogue.turn, speaker.most = self.turn, request.max_completion_tokens or request.max_tokens
-            spoken = sum(len(each.speaker.sampled) for each in self._chains)
-            if self.others and self._max_steps is not None and spoken >= self._max_steps:
-                self.over = True
-                raise OutOfBudget("max_steps")  # a chain that is alone counts its own messages
-            try:
-                self._asking = asyncio.current_task()
-                said = await speaker.say(dialogue)
-            except SpeakerFault as fault:
-                if fault.cause != "prompt_too_long" or not self.others:
-                    raise  # a rewritten history that is too long ends this rollout, not the run
-                raise SpeakerFault("harness", f"it rewrote the history: {fault}") from fault
-            finally:
-                self._asking = None
-            if said is None:
-                self.over = True
-                raise OutOfBudget(speaker.limit)
-            self._chains.sort(key=lambda each: each is chain)  # the one that spoke last
-            if said.truncated:
-                dialogue.truncated.append(len(speaker.sampled) - 1)
-            dialogue.messages = [*dialogue.messages, {"role": "assistant", "content": said.text}]
-            ids, values = speaker.sampled[-1].ids, speaker.sampled[-1].logprobs
-            tokens = list(zip(map(speaker.decoded, ids) if request.logprobs else ids, values, strict=True))
-            form, prompt = self._form if tools else None, len(speaker.ids) - len(ids)
-            names = [tool["name"] for tool in tools]
-            heard, body = chat.completion(*said, form, names, prompt, tokens, bool(request.logprobs))
+            said = await self._ask(chain, request.max_completion_tokens or request.max_tokens)
+            heard, body = _completion(chain, said, self._form if tools else None, tools, bool(request.logprobs))
             chain.heard = (*messages, heard)
             self._unheard = (request, body) if gone is not None and await gone() else None
             return body
+
+    async def _ask(self, chain: Chain, most: int | None) -> Said:
+        """The next message of a chain, of `most` tokens at most."""
+        spoken = sum(len(each.speaker.stream.sampled) for each in self._chains)
+        if self.others and self._max_steps is not None and spoken >= self._max_steps:
+            self.over = True
+            raise OutOfBudget("max_steps")  # a chain that is alone counts its own messages
+        chain.dialogue.turn = self.turn
+        try:
+            self._asking = asyncio.current_task()
+            said = await chain.speaker.say(chain.dialogue, most)
+        except SpeakerFault as fault:
+            if fault.cause != "prompt_too_long" or not self.others:
+                raise  # a rewritten history that is too long ends this rollout, not the run
+            raise SpeakerFault("harness", f"it rewrote the history: {fault}") from fault
+        finally:
+            self._asking = None
+        if said is None:
+            self.over = True
+            raise OutOfBudget(chain.speaker.limit)
+        self._chains.sort(key=lambda each: each is chain)  # the one that spoke last
+        if said.truncated:
+            chain.dialogue.truncated.append(len(chain.speaker.stream.sampled) - 1)
+        chain.dialogue.messages = [*chain.dialogue.messages, {"role": "assistant", "content": said.text}]
+        return said
 
     def _chain(self, messages: tuple[chat.ChatMessage, ...], tools: Sequence[Mapping[str, Any]]) -> Chain:
         """The chain that a request continues, the longest one, or a new one."""
@@ -159,3 +161,14 @@ class Policy:
             chain.dialogue.messages = chat.rendered_start(messages, tools, self._form, self.cues)
             self._chains.append(chain)
         return chain
+
+
+def _completion(
+    chain: Chain, said: Said, form: Format | None, tools: Sequence[Mapping[str, Any]], logprobs: bool
+) -> tuple[chat.ChatMessage, dict[str, Any]]:
+    """What a chain said last, as later requests repeat it, and as the body of a chat completion."""
+    stream = chain.speaker.stream
+    ids, values = stream.sampled[-1].ids, stream.sampled[-1].logprobs
+    tokens = list(zip((stream.decoded([each]) for each in ids) if logprobs else ids, values, strict=True))
+    names = [tool["name"] for tool in tools]
+    return chat.completion(*said, form, names, len(stream.ids) - len(ids), tokens, logprobs)

@@ -19,7 +19,7 @@ from seal.rollout.speaker import Said, Speaker, SpeakerFault
 from seal.system.text import last_line
 
 if TYPE_CHECKING:
-    from seal.rollout.engine import EngineSpeaker
+    from seal.rollout.stream import TokenStream
 
 logger = logging.getLogger(__name__)
 
@@ -44,9 +44,9 @@ class HarnessSpeaker(Speaker):
         self._running: asyncio.Task[None] | None = None
 
     @property
-    def told(self) -> "EngineSpeaker":
-        """Whose tokens are trained: the chain that spoke last."""
-        return self._policy.trained
+    def stream(self) -> "TokenStream":
+        """The tokens that are trained: of the chain that spoke last."""
+        return self._policy.trained.stream
 
     @property
     def late(self) -> str:
@@ -75,14 +75,14 @@ class HarnessSpeaker(Speaker):
         """SpeakerFault unless the policy spoke, and what it said is what was sampled."""
         if self._policy is not None:
             self._policy.end()  # a summary or a title is no part of the rollout
-            if not self.told.sampled:
+            if not self.stream.sampled:
                 raise SpeakerFault("harness", "the harness never asked the policy")
-            await self.told.ended(dialogue)
+            self.stream.check()
 
     def facts(self, dialogue: Dialogue) -> dict[str, Any]:
         if self._policy is None:
             return {}
-        return self.told.facts(dialogue) | {"rewritten": self._policy.others, "tokens_in": self._policy.tokens_in}
+        return self.stream.facts() | {"rewritten": self._policy.others, "tokens_in": self._policy.tokens_in}
 
     async def close(self, dialogue: Dialogue) -> None:
         """Tell the harness that the conversation has ended, and end it if it stays."""

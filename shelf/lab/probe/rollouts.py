@@ -16,9 +16,9 @@ from seal.launch.recipe import Recipe
 from seal.method.interface.cues import Omega
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.agent_loop import SEALAgentLoop
-from seal.rollout.engine import EngineSpeaker
 from seal.rollout.row import Row
 from seal.rollout.services import shared_services
+from seal.rollout.stream import TokenStream
 
 NAME = "probed"
 """The model's name at its server."""
@@ -52,13 +52,13 @@ class _Loop(SEALAgentLoop):
     async def played(self, job: Job, task: TaskRow) -> Played:
         known = {"index": job.task, "session_id": job.sample, "global_steps": 1, "training": True}
         row = Row.read({**task.to_verl(job.task), **known, "omega": job.omega and job.omega.to_json()})
-        record, speaker = await self._roll_out({"temperature": self.rollout_config.temperature}, row)
-        record, lesson = await self._lesson(record, speaker, row)
-        return Played(job, record, _tokens(speaker), lesson and _tokens(lesson))
+        record, stream = await self._roll_out({"temperature": self.rollout_config.temperature}, row)
+        record, lesson = await self._lesson(record, stream, row)
+        return Played(job, record, _tokens(stream), lesson and _tokens(lesson))
 
 
-def _tokens(speaker: EngineSpeaker) -> DialogueTokens:
-    return DialogueTokens(speaker.ids, [n + speaker.prompt_length for n, own in enumerate(speaker.mask) if own])
+def _tokens(stream: TokenStream) -> DialogueTokens:
+    return DialogueTokens(stream.ids, [n + stream.prompt_length for n, own in enumerate(stream.mask) if own])
 
 
 async def play(recipe: Recipe, jobs: Sequence[Job], base_url: str, on_rollout: Callable[[], None]) -> list[Played]:

@@ -1,0 +1,111 @@
+"""The tokens of one dialogue as they are trained: what was sampled, and masked context between.
+
+verl's continuous-token builder renders the context; nothing is appended before its room is checked.
+"""
+
+from collections.abc import Awaitable, Sequence
+from typing import Any, TypeVar
+
+from jinja2.exceptions import TemplateError
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase
+
+from seal.rollout.budgets import Budgets
+from seal.rollout.dialogue import Dialogue
+from seal.rollout.token_path import Sampled, TokenPathError, check
+
+Result = TypeVar("Result")
+
+
+class TokenStream:
+    """The growing tokens of one dialogue, never more than the budgets allow; `hear` and `append` alternate.
+
+    ids: prompt and response. prompt_length: tokens of the first prompt. mask: 1 for a sampled token, 0 for context, per
+    response token; logprobs: natural logarithms, 0 for context, per response token. spans: (turn, start, end) of each
+    sampled message in response tokens. versions: the steps of the weights that sampled them. length: of prompt and
+    response in tokens, when it was last compared with the budgets. room: tokens that the next message may have; limit:
+    the budget (a key of CUTS) that leaves no more.
+    """
+
+    def __init__(self, loop: AgentLoopBase, budgets: Budgets, trains: bool):
+        self._loop, self._budgets, self._trains = loop, budgets, trains
+        self._heard = 0  # how many messages of the dialogue are in the tokens
+        self.ids: list[int] = []
+        self.prompt_length = 0
+        self.mask: list[int] = []
+        self.logprobs: list[float] = []
+        self.spans: list[tuple[int, int, int]] = []
+        self.sampled: list[Sampled] = []
+        self.versions: list[int] = []
+        self.length, self.room, self.limit = 0, 0, ""
+
+    def empty(self) -> "TokenStream":
+        """A stream without tokens, for the same policy and budgets."""
+        return TokenStream(self._loop, self._budgets, self._trains)
+
+    @property
+    def response(self) -> list[int]:
+        """The tokens after the first prompt."""
+        return self.ids[self.prompt_length :]
+
+    def decoded(self, ids: Sequence[int]) -> str:
+        """The text of some tokens, special ones included."""
+        return self._loop.tokenizer.decode(ids, skip_special_tokens=False)
+
+    async def hear(self, dialogue: Dialogue) -> int:
+        """Append what the environment said if that leaves the next message room; return the room in tokens.
+
+        Raises TokenPathError if the chat template refuses the dialogue.
+        """
+        ids, mask, logprobs = self.ids, self.mask, self.logprobs
+        if not ids:
+            ids = await on_token_path(self._loop.ct_build_initial_tokens(dialogue.messages))
+        else:
+            if dialogue.truncated and dialogue.truncated[-1] == len(self.sampled) - 1:
+                # In validation, as officially, a cut message is closed and the dialogue goes on.
+                ids, mask, logprobs = [*ids, self._loop.tokenizer.eos_token_id], [*mask, 0], [*logprobs, 0.0]
+            previous = dialogue.messages[: self._heard + 1]  # with the message that was sampled last
+            merged, mask, logprobs = await on_token_path(
+                self._loop.ct_merge_context_msg(previous, dialogue.messages, ids, mask, logprobs)
+            )
+            ids = merged.token_ids
+        self.length = len(ids)
+        self.limit, self.room = self._budgets.room(len(mask), self.length, self._trains)
+        if self.room >= 1:
+            self.ids, self.mask, self.logprobs = ids, mask, logprobs
+            self.prompt_length = self.prompt_length or self.length
+            self._heard = len(dialogue.messages)
+        return self.room
+
+    async def append(self, turn: int, message: Sampled) -> None:
+        """Append a message as it was sampled; TokenPathError if it is longer than its room."""
+        ids, logprobs, start = list(message.ids), list(message.logprobs), len(self.mask)
+        if len(ids) > self.room:
+            raise TokenPathError(f"the engine returned {len(ids)} tokens for a message of at most {self.room}")
+        merged, self.mask, self.logprobs = await on_token_path(
+            self._loop.ct_merge_assistant_token(self.ids, ids, self.mask, self.logprobs, assistant_logprobs=logprobs)
+        )
+        self.ids, self.room = merged.token_ids, 0
+        self.sampled.append(message)
+        self.spans.append((turn, start, len(self.mask)))
+
+    def check(self) -> None:
+        """TokenPathError unless the response is what was sampled."""
+        spans = [(start, end) for _, start, end in self.spans]
+        check(self.response, self.mask, self.logprobs, spans, self.sampled)
+
+    def facts(self) -> dict[str, Any]:
+        """The fields of the record that the tokens decide."""
+        return {
+            "tokens": sum(self.mask),
+            "prompt_tokens": self.prompt_length,
+            "length": self.length,
+            "weights": (min(self.versions), max(self.versions)) if self._trains and self.versions else None,
+        }
+
+
+async def on_token_path(step: Awaitable[Result]) -> Result:
+    """Await a step of verl's token builder; raise TokenPathError if it refuses the dialogue."""
+    try:
+        return await step
+    except (ValueError, TemplateError) as error:
+        raise TokenPathError(f"verl's token builder refused the dialogue: {error}") from error
