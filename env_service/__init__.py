@@ -1,5 +1,5 @@
 BENCHMARK = "bfcl-eval==2026.3.23"
-"""The package of the default environment; an extra cannot name it, because its own requirements pull in torch."""
+"""The package of the default environment; no requirement names it, because its own requirements pull in torch."""
 MODULE = "bfcl_eval"
 """What it installs."""
 PREFIX = "BFCL_"

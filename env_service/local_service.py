@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from env_service import variable
@@ -110,12 +109,6 @@ def this_process() -> str:
 @contextmanager
 def local_service(**variables: str) -> Iterator[str]:
     """The address of a service that runs within the block; ServiceError if it cannot be started."""
-    if find_spec("uvicorn") is None or find_spec("psutil") is None:
-        raise ServiceError(
-            "environment_unreachable",
-            f"No environment service is named, and none is installed here: set {URL_VARIABLE} to one that runs, or "
-            "pip install 'seal-rl[service]'.",
-        )
     with tempfile.TemporaryDirectory(prefix="seal_service_") as folder:
         service = LocalService(Path(folder) / "service.log", **variables)
         try:

@@ -22,11 +22,11 @@ _LISTED = (
     ("statistics", "stats", RESULTS, "Tabulate and compare validation logs."),
     ("view", "view", RESULTS, "Look at runs in a browser: curves, failures, groups, trajectories, cues."),
 )
-_EXTRAS = {"experiment": "train", "probe": "train", "stats": "view"}
-"""The extra that a command needs, where its package is not called after it."""
+_EXTRAS = {"handover": "handover"}
+"""The extra that the commands of a package need, if it is not `train`."""
 _CHECKS = {"tasks": "shelf.testbed.nowhere"}
 
 COMMANDS = {
-    name: Entry(section, summary, f"shelf.{package}.cli.{name}", _EXTRAS.get(name, package), _CHECKS.get(name, ""))
+    name: Entry(section, summary, f"shelf.{package}.cli.{name}", _EXTRAS.get(package, "train"), _CHECKS.get(name, ""))
     for package, name, section, summary in _LISTED
 }

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
 
+from env_service import BENCHMARK, MODULE
 from env_service.environments.base import Environment
 from env_service.protocol import DEFAULT_ENVIRONMENT
 
@@ -52,8 +53,10 @@ def _imported(name: str, location: str) -> Environment:
         environment = pkgutil.resolve_name(location)()
         named = environment.name
     except Exception as error:  # a package may be anybody's code
+        lacks = isinstance(error, ModuleNotFoundError) and error.name == MODULE
+        fix = f": pip install --no-deps {BENCHMARK}" if lacks else ""
         raise ValueError(
-            f"The environment {name} ({location}) cannot be imported ({type(error).__name__}: {error})."
+            f"The environment {name} ({location}) cannot be imported ({type(error).__name__}: {error}){fix}."
         ) from error
     if named != name:
         raise ValueError(f"{location} calls itself {named!r}: register it under that name, not as {name!r}.")

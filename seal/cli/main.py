@@ -46,7 +46,7 @@ CORE = {
     "train": Entry(
         TRAINING, "Run a recipe: rollouts, diagnosis, updates, checkpoints and validation.", "seal.cli.train"
     ),
-    "serve": Entry(PARTS, "Start the environment service.", "seal.cli.serve", extra="service"),
+    "serve": Entry(PARTS, "Start the environment service.", "seal.cli.serve"),
 }
 REINSTALL = "run `bash install.sh` again, or `pip install --no-deps -e .` in the environment of this checkout"
 

@@ -15,7 +15,6 @@ import orjson
 from env_service.encoding import encode
 from env_service.environments.base import Call, Environment, EnvironmentEpisode, Guard
 from env_service.environments.bfcl.catalog import Task
-from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.kit.dialogue import ToolEpisode
 
 PROCESS_SECONDS = 600.0
@@ -82,6 +81,8 @@ def reference_run(environment: Environment, task_id: str, mode: str, without: tu
 
 def open_episode(task: Task, params: Mapping[str, Any]) -> ToolEpisode:
     """Start an episode of a task that no environment need know, without deadlines."""
+    from env_service.environments.bfcl.environment import BfclEnvironment  # needs the benchmark's package
+
     return ToolEpisode(BfclEnvironment().task_scene(task, params), Guard())
 
 

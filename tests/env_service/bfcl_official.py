@@ -14,7 +14,7 @@ from bfcl_eval.model_handler.base_handler import BaseHandler
 from bfcl_eval.model_handler.local_inference.llama import LlamaHandler
 from bfcl_eval.model_handler.local_inference.qwen_fc import QwenFCHandler
 
-from env_service.environments.bfcl.catalog import DATA, Task
+from env_service.environments.bfcl.catalog import Task, data
 from shelf.authoring.tests.bfcl_official import check
 
 HANDLERS: dict[str, BaseHandler] = {
@@ -34,7 +34,7 @@ def entry(task: Task) -> dict[str, Any]:
         config = copy.deepcopy(dict(task.initial_config))
         return {"id": task.id, "initial_config": config, "involved_classes": list(task.involved_classes)}
     if task.id not in _ENTRIES:
-        for line in (DATA / f"BFCL_v4_multi_turn_{task.category}.json").open(encoding="utf-8"):
+        for line in (data() / f"BFCL_v4_multi_turn_{task.category}.json").open(encoding="utf-8"):
             item = json.loads(line)
             _ENTRIES[item["id"]] = item
     return copy.deepcopy(_ENTRIES[task.id])

@@ -1,5 +1,6 @@
 """The wheel in an empty environment: the command, the service without engines, and the reading of a run."""
 
+import json
 import os
 import re
 import subprocess
@@ -46,12 +47,25 @@ LINES = {
     "serve": ("--port", "none"),
 }
 """A line of each command that ends by itself and sends nothing off this machine."""
-OF_THE_LAB = {"verify", "rescore", "diagnose", "report", "stats", "view", "settings", "env", "tasks", "serve", "data"}
+WORKING = {
+    "evaluate",
+    "verify",
+    "rescore",
+    "diagnose",
+    "report",
+    "stats",
+    "view",
+    "settings",
+    "env",
+    "tasks",
+    "serve",
+    "data",
+}
 
 
 @pytest.fixture(scope="module")
 def installed(environment: Callable[[str], Environment]) -> Environment:
-    return environment("service")
+    return environment("")
 
 
 @contextmanager
@@ -85,15 +99,21 @@ def refusal(installed: Environment, *arguments: str) -> str:
     return done.stderr
 
 
-def test_the_base_package_is_light_and_says_what_a_command_needs(environment: Callable[[str], Environment]):
-    base = environment("")
-    assert not {"fastapi", "numpy", "torch", "gymnasium"} & base.packages()
-    assert "pip install 'seal-rl[service]'" in refusal(base, "serve")
-    assert "pip install 'seal-rl[train]'" in refusal(base, "train", str(HOME / "exp" / "quickstart.yaml"))
+def test_rollouts_are_labelled_and_own_environments_checked_without_the_benchmark_s_package(
+    environment: Callable[[str], Environment], tmp_path: Path
+):
+    made = environment("")
+    rollout = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho."}], "reward": 0}
+    (tmp_path / "rollouts.jsonl").write_text(json.dumps(rollout) + "\n", encoding="utf-8")
+    for operands in (["diagnose", "rollouts", "rollouts.jsonl", "--out", "labelled"], ["env", "new", "own"]):
+        subprocess.run([made.folder / "bin" / "seal", *operands], cwd=tmp_path, timeout=120, check=True)
+    made.install("--no-deps", str(tmp_path / "own"))
+    subprocess.run([made.folder / "bin" / "seal", "env", "check", "own"], cwd=tmp_path, timeout=300, check=True)
+    assert refusal(made, "evaluate", "bfcl", "--base-url", NOTHING, "--model", "m").endswith(f"{BENCHMARK}.\n")
 
 
 def test_the_service_plays_an_episode_without_engines(installed: Environment, tmp_path: Path):
-    assert not {"torch", "verl", "vllm", "ray", "numpy", "transformers"} & installed.packages()
+    assert not {"torch", "verl", "vllm", "ray", "transformers"} & installed.packages()
     assert refusal(installed, "serve").endswith(f"pip install --no-deps {BENCHMARK}\n")
     installed.install("--no-deps", BENCHMARK)
     with serving(installed, tmp_path) as url, ServiceClient(url) as client:
@@ -106,10 +126,7 @@ def test_the_service_plays_an_episode_without_engines(installed: Environment, tm
             assert client.release(task)
 
 
-def test_the_results_of_a_run_are_read_without_the_repository(
-    environment: Callable[[str], Environment], tmp_path: Path
-):
-    installed = environment("lab")
+def test_the_results_of_a_run_are_read_without_the_repository(installed: Environment, tmp_path: Path):
     run, said = write_run(tmp_path / "run"), []
     for arguments in (["--help"], ["stats", "--val-dir", run], ["report", run]):
         command = [installed.folder / "bin" / "seal", *arguments]
@@ -117,23 +134,18 @@ def test_the_results_of_a_run_are_read_without_the_repository(
         assert done.returncode == 0, done.stderr
         said.append(done.stdout)
     assert (run / "report.png").is_file() and "w/o susp." in said[1]
-    refused = refusal(installed, "diagnose", "rollouts", "x.json", "--out", str(tmp_path / "out"))
-    assert refused == f"seal diagnose: bfcl_eval is not installed: pip install --no-deps {BENCHMARK}.\n"
 
 
-@pytest.mark.parametrize(("extra", "working"), [("", {"settings"}), ("service", {"serve"}), ("lab", OF_THE_LAB)])
-def test_every_command_of_a_partial_installation_works_or_names_its_extra(
-    environment: Callable[[str], Environment], tmp_path: Path, extra: str, working: set[str]
-):
+def test_every_command_but_training_s_works_and_those_name_their_extra(installed: Environment, tmp_path: Path):
     assert commands().keys() == LINES.keys()
-    made, lacking = environment(extra), set()
-    made.install("--no-deps", BENCHMARK)
+    installed.install("--no-deps", BENCHMARK)
+    lacking = set()
     write_run(tmp_path / "run")
     for name, operands in LINES.items():
-        command = [made.folder / "bin" / "seal", name, *operands]
+        command = [installed.folder / "bin" / "seal", name, *operands]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode in (0, 1, 2) and "Traceback" not in done.stderr, (name, done.stderr)
         if "is not installed" in done.stderr:
             lacking.add(name)
             assert re.fullmatch(rf"seal {name}: \w+ is not installed: pip install 'seal-rl\[\w+\]'\.\n", done.stderr)
-    assert not lacking & working and {"train", "plan", "doctor", "experiment", "probe"} <= lacking, lacking
+    assert not lacking & WORKING and {"train", "plan", "doctor", "experiment", "probe"} <= lacking, lacking

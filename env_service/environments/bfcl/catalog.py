@@ -14,9 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import bfcl_eval
-from bfcl_eval.constants.executable_backend_config import MULTI_TURN_FUNC_DOC_FILE_MAPPING
-
 from env_service.environments.base import Document, TaskFacts
 from env_service.environments.bfcl.splits import side_of
 from env_service.environments.kit.tasks import Turns
@@ -65,8 +62,18 @@ class Task(Turns):
         return TaskFacts(self.id, self.category, side_of(self.id), str(self.scenario), len(self.users))
 
 
-DATA = Path(bfcl_eval.__file__).parent / "data"
-"""The folder of the package's data files."""
+@cache
+def data() -> Path:
+    """The folder of the package's data files."""
+    import bfcl_eval  # here and beside: what judges no benchmark task runs without the package
+
+    return Path(bfcl_eval.__file__).parent / "data"
+
+
+def _documents_file(class_name: str) -> Path:
+    from bfcl_eval.constants.executable_backend_config import MULTI_TURN_FUNC_DOC_FILE_MAPPING
+
+    return data() / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[class_name]
 
 
 def package_version() -> str:
@@ -81,9 +88,9 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 @cache
 def data_hash() -> str:
     """Return the sha256 (hex) over names and bytes of the tasks' data files; recorded with every result."""
-    prompts = [DATA / f"BFCL_v4_multi_turn_{category}.json" for category in CATEGORIES]
-    answers = [DATA / "possible_answer" / path.name for path in prompts]
-    tools = [DATA / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[name] for name in CLASSES]
+    prompts = [data() / f"BFCL_v4_multi_turn_{category}.json" for category in CATEGORIES]
+    answers = [data() / "possible_answer" / path.name for path in prompts]
+    tools = [_documents_file(name) for name in CLASSES]
     digest = hashlib.sha256()
     for path in (*prompts, *answers, *tools):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -93,7 +100,7 @@ def data_hash() -> str:
 @cache
 def documents(class_name: str) -> tuple[Document, ...]:
     """Return the function documents of one simulator class, in the package's order."""
-    return tuple(_lines(DATA / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[class_name]))
+    return tuple(_lines(_documents_file(class_name)))
 
 
 @cache
@@ -123,8 +130,8 @@ def load_tasks() -> Mapping[str, Task]:
     tasks = {}
     for category in CATEGORIES:
         name = f"BFCL_v4_multi_turn_{category}.json"
-        answers = {answer["id"]: answer for answer in _lines(DATA / "possible_answer" / name)}
-        for entry in _lines(DATA / name):
+        answers = {answer["id"]: answer for answer in _lines(data() / "possible_answer" / name)}
+        for entry in _lines(data() / name):
             tasks[entry["id"]] = _task(category, entry, answers[entry["id"]])
     return MappingProxyType(tasks)
 

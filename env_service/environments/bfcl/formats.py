@@ -4,11 +4,8 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from types import ModuleType
 from typing import Any
-
-from bfcl_eval.constants import default_prompts as package
-from bfcl_eval.constants.enums import ModelStyle
-from bfcl_eval.constants.type_mappings import GORILLA_TO_OPENAPI
 
 from env_service.environments.base import Call
 from env_service.environments.bfcl.catalog import Document, tool_documents
@@ -20,6 +17,12 @@ from env_service.environments.kit.tool_calls import MODE, ToolCalls, with_tools
 from seal.method.interface.wording import PromptWording
 
 
+def _package() -> ModuleType:
+    from bfcl_eval.constants import default_prompts  # what judges no benchmark task runs without the package
+
+    return default_prompts
+
+
 class BfclFormat(formats.Format):
     """A mode of the benchmark: it knows all tools, and announces those that were withheld."""
 
@@ -29,7 +32,7 @@ class BfclFormat(formats.Format):
 
     def reveal(self, tools: Sequence[Document]) -> str:
         """Return the announcement of tools that were withheld until now: here the package's, as Python prints them."""
-        return package.DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING.format(functions=list(tools))
+        return _package().DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING.format(functions=list(tools))
 
     def rendering_error(self, text: str) -> str | None:
         """Why the official handler cannot render the prompt after this message, and fails the task; None if it can."""
@@ -178,6 +181,7 @@ class ToolaceFormat(PlainFormat):
     )
 
     def system(self, tools: Sequence[Document], instructions: str = "") -> str:
+        package = _package()
         style, python = package.PROMPT_STYLE_TEMPLATES["classic"], package.OUTPUT_FORMAT_MAPPING["python"]
         functions = json.dumps([_with_hint(tool) for tool in tools], indent=4)
         return package._PLAINTEXT_SYSTEM_PROMPT_TEMPLATE.format(
@@ -212,16 +216,28 @@ class OpenaiFormat(ToolCalls, BfclFormat):
 
     def reveal(self, tools: Sequence[Document]) -> str:
         """Return the package's announcement; it adds no hint to the tools that it withheld."""
-        return with_tools(package.DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC, _converted(tools))
+        return with_tools(_package().DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC, _converted(tools))
 
     def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
         return super().parse(text, tool_documents().keys())
 
 
 def _converted(tools: Sequence[Document]) -> list[dict[str, Any]]:
-    from bfcl_eval.model_handler.utils import convert_to_tool  # half a second that no other mode needs
+    """The documents as the package's `convert_to_tool` writes them, whose module imports parsers of other languages."""
+    return [{"type": "function", "function": {**tool, "parameters": _property(tool["parameters"])}} for tool in tools]
 
-    return convert_to_tool(list(tools), GORILLA_TO_OPENAPI, ModelStyle.OPENAI_COMPLETIONS)
+
+def _property(node: Mapping[str, Any]) -> dict[str, Any]:
+    from bfcl_eval.constants.type_mappings import GORILLA_TO_OPENAPI as TYPES
+
+    found = {**node, "type": TYPES[node["type"]]}
+    if node["type"] == "float":
+        found |= {"format": "float", "description": f"{node['description']} This is a float type value."}
+    if "properties" in node:
+        found["properties"] = {name: _property(child) for name, child in node["properties"].items()}
+    elif "items" in node:
+        found["items"] = {**node["items"], "type": TYPES[node["items"]["type"]]}
+    return found
 
 
 _MODES = (QwenFormat(), CompactFormat(), CompactArgumentsFormat(), ToolaceFormat())

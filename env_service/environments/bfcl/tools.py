@@ -23,7 +23,6 @@ from functools import cache, lru_cache
 from typing import Any
 
 import mpmath
-from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING, STATELESS_CLASSES
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents, tool_documents
 from env_service.environments.kit.tasks import Outcome
@@ -57,6 +56,8 @@ class _SourceError(ValueError):
 
 @cache
 def simulator_class(class_name: str) -> type:
+    from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING
+
     return getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[class_name]), class_name)
 
 
@@ -185,6 +186,8 @@ class Toolbox:
 
 
 def _load(class_name: str, task: Task) -> Any:
+    from bfcl_eval.constants.executable_backend_config import STATELESS_CLASSES
+
     instance = simulator_class(class_name)()
     if class_name in STATELESS_CLASSES:
         return instance

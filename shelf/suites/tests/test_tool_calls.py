@@ -14,12 +14,16 @@ from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote
 
 import pytest
+from bfcl_eval.constants.enums import ModelStyle
+from bfcl_eval.constants.type_mappings import GORILLA_TO_OPENAPI
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_utils import is_empty_execute_response
 from bfcl_eval.model_handler.api_inference.openai_completion import OpenAICompletionsHandler
+from bfcl_eval.model_handler.utils import convert_to_tool
 from bfcl_eval.utils import load_dataset_entry
 
 from env_service.client import AsyncServiceClient
-from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.catalog import CLASSES, documents, load_tasks
+from env_service.environments.bfcl.formats import _with_hint, get_format
 from env_service.environments.bfcl.tools import parse_reference
 from seal.data.rows import whole_rows
 from seal.records.benchmark import CATEGORIES
@@ -138,6 +142,15 @@ def endpoint(scripts, strict=False):
 def entries():
     names = [f"multi_turn_{category}" for category in CATEGORIES]
     return {entry["id"]: entry for name in names for entry in load_dataset_entry(name)}
+
+
+def test_the_tools_are_written_as_the_package_writes_them():
+    for name in CLASSES:
+        tools = documents(name)
+        theirs = convert_to_tool(
+            [_with_hint(tool) for tool in tools], GORILLA_TO_OPENAPI, ModelStyle.OPENAI_COMPLETIONS
+        )
+        assert json.dumps(get_format("openai_fc").definitions(tools)) == json.dumps(theirs)
 
 
 def official(url, key, task, monkeypatch):
