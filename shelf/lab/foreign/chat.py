@@ -7,11 +7,12 @@ from itertools import groupby
 from typing import Any
 from zlib import crc32
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, Field, model_validator
 
 from env_service.environments.kit.calls import blocks
 from seal.method.diagnosis.results import reports_failure
-from shelf.lab.foreign.rollout import Action, Call, Document, Turn
+from shelf.lab.foreign.normal import message_of
+from shelf.lab.foreign.rollout import Action, Call, Turn
 
 TOOL_ROLES = ("tool", "function", "ipython")
 RESPONSES = ("<tool_response>", "</tool_response>")
@@ -31,8 +32,13 @@ class ChatMessage(BaseModel):
     tool_calls: list[Call] | None = None
     function_call: Call | None = None
     tool_call_id: str | None = Field(None, validation_alias=AliasChoices("tool_call_id", "tool_use_id"))
-    error: Any = Field(None, validation_alias=AliasChoices("error", "is_error"))
+    error: Any = None
     given: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _normal(cls, value: Any) -> Any:
+        return message_of(value)
 
     @property
     def text(self) -> str:
@@ -78,6 +84,8 @@ def messages_of_items(items: Iterable[Mapping[str, Any]]) -> tuple[list[ChatMess
         for kind, item in () if calls else pairs:
             answers = {"role": "tool", "content": item.get("output"), "tool_call_id": item.get("call_id")}
             messages.append(ChatMessage.model_validate({"role": "", **item} if kind == "message" else answers))
+    if kinds and all(kind in THOUGHTS for kind, _ in kinds):
+        messages.append(ChatMessage(role="assistant", content=""))
     return messages, tuple(kind for kind, _ in kinds if kind not in (*readable, *THOUGHTS))
 
 
@@ -119,16 +127,16 @@ def _split(message: ChatMessage) -> Iterator[ChatMessage]:
     yield from (results if acts else [said] if text_of(rest) else ())
 
 
-def dialogue_of(messages: Sequence[ChatMessage], scored: bool = False) -> Dialogue:
+def dialogue_of(messages: Sequence[ChatMessage], cut: bool = False) -> Dialogue:
     """A chat as turns; a result goes to its call by id, else to the next one.
 
-    What another wrote before the policy's first message (examples, history) is part of the system text. scored: the
-    policy was asked, so that it said nothing if there is no message. ValueError without a message.
+    What another wrote before the policy's first message (examples, history) is part of the system text. cut: a
+    budget ended it, maybe before the policy's first message. ValueError without a message.
     """
     every = [part for message in messages for part in _split(message)]
     before, rest = _opening(every)
     turns = _turns(message for message in rest if not _instructs(message))
-    if scored and turns and not any(turn.actions for turn in turns):
+    if cut and turns and not any(turn.actions for turn in turns):
         turns[-1].actions.append(Action(""))
     if not any(turn.actions for turn in turns):
         raise ValueError("has no message of the policy")
@@ -191,27 +199,3 @@ def _answer(results: list[str | None], result: str, waiting: Sequence[str | None
     free = [at for at, known in enumerate(results[: len(waiting)]) if known is None]
     at = next((at for at in free if waiting[at] == call), free[0] if free else len(results))
     results[at : at + 1] = [result]
-
-
-class _Schema(BaseModel):
-    """The parts of a JSON schema that the checks of arguments read."""
-
-    model_config = ConfigDict(extra="allow")
-
-    properties: "dict[str, _Schema]" = {}
-    required: list[str] = []
-
-
-class _Tool(BaseModel):
-    name: str
-    parameters: _Schema | None = Field(None, validation_alias=AliasChoices("parameters", "input_schema", "params"))
-
-
-def documents_of(tools: Sequence[Any] | None) -> Sequence[Document] | None:
-    """Tools as name and parameters, from OpenAI's shape (in `function`) or a flat one; None if there are none.
-
-    ValueError if one has a name and cannot be read; those without a name are the endpoint's own.
-    """
-    flat = [tool.get("function", tool) for tool in tools or () if isinstance(tool, Mapping)]
-    named = [tool for tool in flat if isinstance(tool, Mapping) and "name" in tool]
-    return [_Tool.model_validate(tool).model_dump(exclude_unset=True) for tool in named] or None

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from types import EllipsisType
@@ -13,10 +14,23 @@ from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl
 from shelf.lab.foreign.atif import RESULT, join_continued, trial_of
 from shelf.lab.foreign.formats import FORMATS, TRIAL, Atif
 from shelf.lab.foreign.rollout import Rollout
+from shelf.lab.foreign.rows import row_of
+from shelf.lab.foreign.seen import unread_call
 
-SUFFIXES = (".json", ".jsonl")
+SUFFIXES = (".json", ".jsonl", ".traj")
 IDS = ("task_id", "id", "example_id", "session_id", "trajectory_id")
 """The keys under which a file may name the task, the first one that it has."""
+OWN_NAMES = ("schema_version", "responses_create_params", "nodes", "termination_reason")
+"""Keys of formats whose other keys are theirs alone."""
+ELSEWHERE = {
+    "resourceSpans": "an export of OpenTelemetry",
+    "observations": "a trace of Langfuse",
+    "run_type": "a run of LangSmith",
+    "trajectory": "a .traj of SWE-agent",
+}
+"""Files that are not read, by a key of theirs."""
+SIMULATIONS = "simulations"
+"""The folder of tau2-bench's second way to save, beside `results.json`."""
 FEW = 5
 """Files with the same fault that are named one by one."""
 
@@ -29,6 +43,7 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
     """
     rollouts: list[Rollout] = []
     bad: list[BadLine] = []
+    known: set[Path] = set()
     for path in paths:
         files = sorted(path.rglob(TRIAL) if path.is_dir() else [path])
         if files and path.is_dir():
@@ -36,7 +51,11 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
         files = files or sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
         if not files or not path.exists():
             raise ValueError(f"{path} holds no rollouts: name a file, or a folder with {' or '.join(SUFFIXES)} files.")
-        for file in files:
+        files = [each for file in files for each in (file, *_simulations(file))]
+        for file in dict.fromkeys(files):
+            if file.resolve() in known:
+                continue
+            known.add(file.resolve())
             found, problems = parse_lines(_objects(file), _read)
             rollouts += found
             bad += problems
@@ -53,6 +72,10 @@ def _objects(path: Path) -> Iterator[Line | BadLine]:
         one = BadLine(path, getattr(error, "lineno", 1), f"neither JSON nor JSON lines: {error}")
         yield from lines if any(isinstance(line, Line) for line in lines) else [one]
         return
+    if isinstance(value, dict) and "simulations" not in value and _simulations(path):
+        value = []
+    if isinstance(value, dict) and path.parent.name == SIMULATIONS:
+        value |= {"world": _world(path.parent.parent / "results.json")}
     if isinstance(value, dict) and isinstance(value.get("simulations"), list):
         world = {"world": value.get("info") or {}}
         value = [each | world if isinstance(each, dict) else each for each in value["simulations"]]
@@ -77,17 +100,38 @@ def _too_long(value: Any) -> bool:
     return value is ... or any(map(_too_long, within))
 
 
+def _simulations(file: Path) -> list[Path]:
+    """The files beside a `results.json` of tau2-bench that has no simulations of its own."""
+    return sorted((file.parent / SIMULATIONS).glob("*.json")) if file.name == "results.json" else []
+
+
+@lru_cache(maxsize=8)
+def _world(results: Path) -> dict[str, Any]:
+    """The `info` of a `results.json`, empty without one."""
+    value = json.loads(results.read_bytes(), parse_int=_number) if results.is_file() else {}
+    return (value.get("info") if isinstance(value, dict) else None) or {}
+
+
 def _read(line: Line) -> Rollout:
-    value = {key: found for key, found in line.value.items() if found is not None}
+    value: dict[str, Any] = dict(line.value)
+    if (key := next((key for key in ELSEWHERE if key in value), None)) and "messages" not in value:
+        raise ValueError(f"is {ELSEWHERE[key]}: write each rollout as one row with messages, tools and reward")
+    own = any(key in value for key in OWN_NAMES)
+    value = {key: found for key, found in value.items() if found is not None} if own else row_of(value)
     model = next((model for key, model in FORMATS.items() if key in value), None)
     if model is None:
         raise ValueError(f"is no rollout: expected one of the keys {', '.join(FORMATS)}")
     task = next((str(value[key]) for key in IDS if value.get(key, "") != ""), f"{line.path.stem}:{line.line}")
-    files: tuple[Path, ...] = ()
+    place, files = f"{line.path}:{line.line}", ()
     if model is Atif:
         value["steps"], files = join_continued(value, line.path)
         value["trial"] = trial_of(line.path)
-    return replace(model.model_validate(value).rollout(f"{line.path}:{line.line}", task), continued=files)
+    if line.path.parent.name == SIMULATIONS:  # they are of one category
+        place = f"{line.path.parent.parent / 'results.json'}:{line.path.stem}"
+    rollout = replace(model.model_validate(value).rollout(place, task), continued=files)
+    if not rollout.replays and (why := unread_call(rollout)):
+        raise ValueError(f"no call of it was read, and a text looks like one ({why}): write calls apart, as tool_calls")
+    return rollout
 
 
 def left_out(bad: Sequence[BadLine]) -> Iterator[str]:
@@ -99,5 +143,6 @@ def left_out(bad: Sequence[BadLine]) -> Iterator[str]:
     for files in reasons.values():
         for lines in files.values() if len(files) <= FEW else [list(chain.from_iterable(files.values()))]:
             among = f" of {len(files)} files" if len(files) > FEW else ""
-            count = f" and {len(lines) - 1} more lines{among}" if len(lines) > 1 else ""
+            more = len(lines) - 1
+            count = f" and {more} more line{'s' * (more > 1)}{among}" if more else ""
             yield f"Left out: {lines[0].path}:{lines[0].line}{count}: {lines[0].problem}"

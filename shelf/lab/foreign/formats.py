@@ -1,15 +1,13 @@
 """Files of other programs: BFCL results, chats, ATIF, verifiers, NeMo Gym, verl's dumps, tau2-bench's simulations."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import (
     AliasChoices,
     AliasPath,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     FiniteFloat,
@@ -28,9 +26,10 @@ from shelf.lab.foreign.atif import (
     messages_of,
     number_of,
 )
-from shelf.lab.foreign.chat import ChatMessage, as_given, dialogue_of, documents_of, messages_of_items
+from shelf.lab.foreign.chat import ChatMessage, as_given, dialogue_of, messages_of_items
 from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Call, Rollout, Turn
-from shelf.lab.foreign.template import parse_dialogue, tools_in
+from shelf.lab.foreign.template import dialogues, tools_in
+from shelf.lab.foreign.tools import tools_of
 
 FAILED = "Error during inference"
 """The start of the official tool's result for a task that it could not play."""
@@ -40,11 +39,6 @@ NOT_THE_POLICY = ("user_error", "infrastructure_error", "unexpected_error", "con
 """tau2-bench's reasons for an end that is not the policy's doing, or that it counts in no rate."""
 CUT = {"max_steps": STEP_LIMIT, "max_turns": STEP_LIMIT, "timeout": STEP_LIMIT, "max_": "message_length"}
 """The budget that ended a rollout, by the first of these words in its program's reason."""
-
-
-def _decoded(value: Any) -> Any:
-    """A value that may be JSON as text."""
-    return json.loads(value) if isinstance(value, str) else value
 
 
 def _within(*path: str) -> Any:
@@ -91,7 +85,7 @@ class Chat(Foreign):
 
     messages: list[ChatMessage]
     system: Any = None
-    tools: Annotated[list[Any] | None, BeforeValidator(_decoded)] = Field(
+    tools: Any = Field(
         None, validation_alias=AliasChoices("tools", "tool_defs", "functions", AliasPath("info", "oai_tools"))
     )
     reward: FiniteFloat | None = None
@@ -99,17 +93,18 @@ class Chat(Foreign):
     error: Any = None
     is_truncated: bool | None = None
     stop_condition: str | None = None
+    apart: str = ""
+    """A field beside the messages that looks like an answer and is not read."""
 
-    def rollout(self, place: str, task_id: str) -> Rollout:
+    def rollout(self, place: str, task_id: str, cut: str = "") -> Rollout:
         reward = self.score if self.reward is None else self.reward
         if failure := error_text(self.error):
             return Rollout(place, task_id, [], reward=reward, failure=failure)
         first = [ChatMessage(role="system", content=self.system)] if self.system else []
-        found = dialogue_of([*first, *self.messages], scored=reward is not None)
-        cut = _cut(self.stop_condition) or "message_length" if self.is_truncated else ""
-        return Rollout(
-            place, task_id, found.turns, found.system, documents_of(self.tools), reward, cut=cut, unread=found.unread
-        )
+        cut = cut or (_cut(self.stop_condition) or "message_length" if self.is_truncated else "")
+        found = dialogue_of([*first, *self.messages], bool(cut))
+        unread = (*found.unread, *filter(None, [self.apart]))
+        return Rollout(place, task_id, found.turns, found.system, tools_of(self.tools), reward, cut=cut, unread=unread)
 
 
 class Completion(Chat):
@@ -122,16 +117,11 @@ class Completion(Chat):
     prompt: list[ChatMessage] | str = Field([], validation_alias=AliasChoices("prompt", "input"))
     completion: list[ChatMessage] | str = Field([], validation_alias=AliasChoices("completion", "output", "response"))
 
-    def rollout(self, place: str, task_id: str) -> Rollout:
-        prompt, own = (
-            parse_dialogue(said, role) if isinstance(said, str) else said
-            for role, said in (("user", self.prompt), ("assistant", self.completion))
-        )
-        if isinstance(self.prompt, str) and prompt[-1].role == "assistant":
-            prompt = prompt[:-1]  # it opens the completion
+    def rollout(self, place: str, task_id: str, cut: str = "") -> Rollout:
+        prompt, own = dialogues(self.prompt, self.completion, "step" in (self.model_extra or ()))
         tools = self.tools or (tools_in(self.prompt) if isinstance(self.prompt, str) else None)
         whole = Chat(**{**dict(self), "messages": [*as_given(prompt), *own], "tools": tools})
-        return whole.rollout(place, task_id)
+        return whole.rollout(place, task_id, cut)
 
 
 class _Tau2Message(ChatMessage):
@@ -165,11 +155,11 @@ class Simulation(Foreign):
         chat = Chat(
             messages=messages,
             system=self.policy,
-            tools=list((self.tool_defs or {}).values()),
+            tools=self.tool_defs,
             reward=self.reward,
             error=reason if self.skipped or reason in NOT_THE_POLICY else None,
         )
-        return replace(chat.rollout(place, task_id), cut=_cut(reason))
+        return chat.rollout(place, task_id, _cut(reason))
 
 
 class _Reward(BaseModel):
@@ -208,7 +198,7 @@ class VerifiersTrace(Foreign):
         cut = _cut(self.stop_condition) or ("message_length" if full else "")
         parents = {node.parent for node in self.nodes} - {None}
         branches = len(self.nodes) - len(parents) - 1 if parents else 0
-        return replace(chat.rollout(place, str(self.task or task_id)), cut=cut, subagents=branches)
+        return replace(chat.rollout(place, str(self.task or task_id), cut), subagents=branches)
 
     def _branch(self) -> list[_Node]:
         """The nodes up to the last one; all where none names its parent."""
@@ -245,9 +235,8 @@ class NemoRollout(Foreign):
             lost = lost or f"the response is {self.status or 'missing'}"
         error = error_text(self.error) or lost
         chat = Chat(messages=[*as_given(prompt), *own], tools=self.tools, reward=self.reward, error=error)
-        found = chat.rollout(place, task_id)
-        cut = "message_length" if self.ended_by == "max_output_tokens" else ""
-        return replace(found, cut=cut, unread=(*found.unread, *unread))
+        found = chat.rollout(place, task_id, "message_length" if self.ended_by == "max_output_tokens" else "")
+        return replace(found, unread=(*found.unread, *unread))
 
 
 class Atif(Foreign):
@@ -267,7 +256,8 @@ class Atif(Foreign):
         task = str(extra.get("task_id") or self.trial.get("task_id") or task_id)
         if failure := self.trial.get("failure"):
             return Rollout(place, task, [], reward=reward, failure=failure)
-        found = dialogue_of(list(messages_of(self.steps)), scored=reward is not None)
+        cut = own.stop if own.stop in (*CUTS, STEP_LIMIT) else ""
+        found = dialogue_of(list(messages_of(self.steps)), bool(cut))
         referred = sum(
             len(result.subagent_trajectory_ref or ()) for step in self.steps for result in step.results or ()
         )
@@ -276,10 +266,10 @@ class Atif(Foreign):
             task,
             found.turns,
             found.system,
-            documents_of(self.agent.tool_definitions),
+            tools_of(self.agent.tool_definitions),
             reward,
             own.turns or WHOLE,
-            own.stop if own.stop in (*CUTS, STEP_LIMIT) else "",
+            cut,
             own.truncated,
             subagents=max(referred, len(self.subagent_trajectories or ())),
             unread=found.unread,

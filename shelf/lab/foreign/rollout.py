@@ -8,10 +8,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import AliasChoices, BaseModel, Field, model_validator
+from pydantic import BaseModel, model_validator
 
 from seal.records.benchmark import parse_task_id
 from seal.records.source import WHOLE
+from shelf.lab.foreign.normal import call_of, decoded
+from shelf.lab.foreign.tools import without_padding
 
 Document = Mapping[str, Any]
 STEP_LIMIT = "step_limit"
@@ -28,21 +30,19 @@ class Call(BaseModel):
     documented: False if no document of a tool judges it.
     """
 
-    id: str | None = Field(None, validation_alias=AliasChoices("call_id", "tool_call_id", "id"))
-    name: Any = Field("", validation_alias=AliasChoices("name", "function_name"))
-    arguments: Any = Field(None, validation_alias=AliasChoices("arguments", "input"))
+    id: str | None = None
+    name: Any = ""
+    arguments: Any = None
     documented: bool = True
 
     @model_validator(mode="before")
     @classmethod
     def _flat(cls, value: Any) -> Any:
         if isinstance(value, str) and value.startswith("{"):
-            value = json.loads(value)
+            value = decoded("a call", value)
         if not isinstance(value, Mapping):
             return value if isinstance(value, Call) else {"arguments": value}
-        inner = next((value[key] for key in ("function", "custom") if isinstance(value.get(key), Mapping)), None)
-        flat = value if inner is None else {"id": value.get("id"), **inner}
-        return {**flat, "documented": value.get("type") not in _OWN_TOOLS}
+        return {**call_of(value), "documented": value.get("type") not in _OWN_TOOLS}
 
 
 class Heard(NamedTuple):
@@ -151,7 +151,8 @@ def _heard(call: Call, result: str | None, documents: Mapping[str, Document], st
     name, written = call.name, call.arguments
     if not isinstance(name, str) or not name.strip():
         return Heard(str(name), written, result, "a call has no name")
-    needs = (documents.get(name.strip(), {}).get("parameters") or {}).get("required")
+    schema = documents.get(name.strip(), {}).get("parameters") or {}
+    needs = schema.get("required")
     try:
         found = json.loads(written) if isinstance(written, str) and (strict or written.strip()) else written
         if isinstance(found, str) and found.strip() and result and not _REFUSES.search(result):
@@ -163,5 +164,6 @@ def _heard(call: Call, result: str | None, documents: Mapping[str, Document], st
     if not strict and ((isinstance(found, str) and not found.strip()) or (found is None and not needs)):
         found = {}
     if isinstance(found, dict):
+        found = without_padding(found, schema) if schema and isinstance(written, dict) else found
         return Heard(name, found, result, documented=call.documented)
     return Heard(name, written, result, f"the arguments of {name} are no JSON object: {json.dumps(found)[:80]}")

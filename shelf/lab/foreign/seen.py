@@ -1,6 +1,7 @@
 """Rollouts that no service can play again: a record with the labels that their dialogue shows."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
@@ -9,6 +10,7 @@ from typing import Any
 
 from env_service.environments.kit.calls import read_blocks
 from env_service.environments.kit.report import assessment
+from env_service.environments.kit.stray import stray_call
 from seal.method import labels
 from seal.method.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
 from seal.method.diagnosis.results import reports_failure
@@ -28,6 +30,13 @@ SHOWN = (
 )
 """The labels that a dialogue shows by itself; all others need the environment."""
 UNKNOWN = frozenset(rule.label for rule in taxonomy_of("paper").rules) - {*SHOWN, *labels.BROKEN}
+_LIKE_CALLS = re.compile(
+    r"</?tool_?calls?>|<function[=_ ]|<invoke |<\|python_tag\|>|<\|?tool[_▁]calls?|\[/?TOOL_CALLS?\]|functools\["
+    r"|```tool_(?:code|call)|<\uff5ctool▁call|<\|action_start\|>|^Action:.*\n+Action Input:|to=functions\.",
+    re.MULTILINE,
+)
+"""Marks that templates put around calls."""
+_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
 REPEATS = 3
 """A call made so often in a turn, with the same arguments and result, was not needed."""
 
@@ -54,6 +63,21 @@ def label_dialogue(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
         stop=rollout.cut or "completed",
         messages=tuple(_dialogue(rollout)),
     )
+
+
+def unread_call(rollout: Rollout) -> str:
+    """What in the texts of a rollout of which no call was read looks like one, "" if nothing does."""
+    names = {str(tool["name"]) for tool in rollout.tools or ()}
+    actions = [action for turn in rollout.turns for action in turn.actions]
+    if any(_heard(action, {}) for action in actions):
+        return ""
+    for action in actions:
+        said = _THOUGHTS.sub("", action.text)
+        if found := _LIKE_CALLS.search(said):
+            return found[0]
+        if refusals := stray_call(said, names):
+            return refusals[0].rstrip(".")
+    return ""
 
 
 def sources(rollout: Rollout, environment: str) -> dict[str, str]:

@@ -77,3 +77,232 @@ def test_a_number_of_too_many_digits_leaves_out_its_row_alone(tmp_path, capsys, 
     file = tmp_path / "rows.jsonl"
     file.write_text(f"[{', '.join(rows)}]" if whole else "\n".join(rows) + "\n")
     assert len(diagnose(tmp_path, file, code=1)) == 2 and "rows.jsonl:3: " in capsys.readouterr().out
+
+
+TEXT = json.dumps
+DIALOGUE = list(WHOLE)
+ANSWER = said(content="Done.")
+ARGS = {"name": "refund", "args": WRONG, "id": "c"}
+PARTS = [
+    {"role": "user", "parts": [{"type": "text", "content": "Refund order 7."}]},
+    {"role": "assistant", "parts": [{"type": "tool_call", "id": "c", "name": "refund", "arguments": WRONG}]},
+    {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": "no"}]},
+    {"role": "assistant", "parts": [{"type": "reasoning", "content": "Hm."}, {"type": "text", "content": "Done."}]},
+]
+GEMINI = [
+    {"role": "user", "parts": [{"text": "Refund order 7."}]},
+    {"role": "model", "parts": [{"functionCall": {"name": "refund", "args": WRONG}}]},
+    {"role": "user", "parts": [{"functionResponse": {"name": "refund", "response": {"result": "no"}}}]},
+    {"role": "model", "parts": [{"text": "Done."}]},
+]
+BEDROCK = [
+    {"role": "user", "content": [{"text": "Refund order 7."}]},
+    {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c", "name": "refund", "input": WRONG}}]},
+    {"role": "user", "content": [{"toolResult": {"toolUseId": "c", "content": [{"json": {"x": 1}}]}}]},
+    {"role": "assistant", "content": [{"text": "Done."}]},
+]
+LANGCHAIN = [
+    {"type": "human", "content": "Refund order 7."},
+    {
+        "type": "ai",
+        "content": [{"type": "tool_use", "id": "c", "name": "refund", "input": WRONG}],
+        "tool_calls": [ARGS],
+    },
+    {"type": "tool", "content": "no", "tool_call_id": "c", "status": "success"},
+    {"type": "ai", "content": "Done."},
+]
+SHAREGPT = [
+    {"from": "human", "value": "Refund order 7."},
+    {"from": "function_call", "value": TEXT({"name": "refund", "arguments": WRONG})},
+    {"from": "observation", "value": "no"},
+    {"from": "gpt", "value": "Done."},
+]
+ITEM = {"type": "function_call", "call_id": "c", "name": "refund", "arguments": TEXT(WRONG)}
+ENDS = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]}
+RESPONSE = {"object": "response", "output": [ITEM, ENDS], "tools": [{"type": "function", **TOOL["function"]}]}
+ASKED_ALONE = {"messages": [ASKED], "tools": [TOOL], "reward": 0}
+
+
+def renamed(**names: str) -> list[dict]:
+    return [{**each, "role": names.get(each["role"], each["role"])} for each in DIALOGUE]
+
+
+def answered(**answer) -> dict:
+    return {"messages": DIALOGUE[:-1], "tools": [TOOL], "reward": 0, **answer}
+
+
+SHAPES = {
+    "capitals": row(*renamed(user="User", assistant="Assistant", tool="TOOL")),
+    "human and ai": row(*renamed(user="human", assistant="ai")),
+    "model": row(*renamed(assistant="model")),
+    "OpenTelemetry's parts": row(*PARTS),
+    "OpenTelemetry's attributes": {
+        "attributes": {"gen_ai.input.messages": TEXT(PARTS[:3]), "gen_ai.output.messages": TEXT(PARTS[3:])},
+        "tools": [TOOL],
+        "reward": 0,
+    },
+    "Gemini": row(*GEMINI),
+    "Bedrock": row(*BEDROCK),
+    "LangChain": row(*LANGCHAIN),
+    "LangChain, dumped": row(*({"lc": 1, "id": ["x", "HumanMessage"], "kwargs": each} for each in LANGCHAIN)),
+    "LangChain's data": row(*({"type": each["type"], "data": each} for each in LANGCHAIN)),
+    "ShareGPT": {"conversations": SHAREGPT, "tools": TEXT([TOOL]), "reward": 0},
+    "args": row(ASKED, said(tool_calls=[ARGS]), *DIALOGUE[2:]),
+    "AI SDK": row(
+        ASKED,
+        said(content=[{"type": "tool-call", "toolCallId": "c", "toolName": "refund", "input": WRONG}]),
+        {
+            "role": "tool",
+            "content": [{"type": "tool-result", "toolCallId": "c", "output": {"type": "text", "value": "no"}}],
+        },
+        ANSWER,
+    ),
+    "an answer in response": answered(response="Done."),
+    "an answer in choices": answered(choices=[{"index": 0, "message": ANSWER}]),
+    "an answer in a response's choices": answered(response={"choices": [{"message": ANSWER}]}),
+    "an answer in completion": {**ASKED_ALONE, "completion": DIALOGUE[1:]},
+    "an answer in output": {**ASKED_ALONE, "output": TEXT(DIALOGUE[1:])},
+    "an answer that the messages hold": row(*WHOLE, response="Done."),
+    "a request and a response": {
+        "request": {**ASKED_ALONE, "messages": DIALOGUE[:-1]},
+        "response": {"message": ANSWER},
+    },
+    "text": {**row(), "messages": TEXT(DIALOGUE), "tools": TEXT([TOOL])},
+    "prompt and completion as text": {
+        "prompt": TEXT([ASKED]),
+        "completion": TEXT(DIALOGUE[1:]),
+        "info": TEXT({"oai_tools": [TOOL]}),
+        "reward": 0,
+    },
+    "a prompt that is the first of the messages": row(*WHOLE, prompt="Refund order 7."),
+    "tau-bench": {"task_id": 0, "reward": 0.0, "info": {"task": {}}, "traj": DIALOGUE, "trial": 0, "tools": [TOOL]},
+    "a Responses object": {**RESPONSE, "reward": 0},
+    "a Responses object beside its input": {"input": [ASKED], "response": RESPONSE, "reward": 0},
+    "a Responses object beside messages": {**ASKED_ALONE, "response": RESPONSE},
+    "MCP": row(*WHOLE, tools=[{"name": "refund", "inputSchema": SCHEMA}]),
+    "Bedrock's tools": row(
+        *WHOLE, tools={"tools": [{"toolSpec": {"name": "refund", "inputSchema": {"json": SCHEMA}}}]}
+    ),
+    "Gemini's tools": row(
+        *WHOLE, tools=[{"functionDeclarations": [{"name": "refund", "parametersJsonSchema": SCHEMA}]}]
+    ),
+    "Cohere's tools": row(
+        *WHOLE,
+        tools=[{"name": "refund", "parameter_definitions": {"id": {"type": "str"}, "cents": {"type": "int"}}}],
+    ),
+    "tools by name": row(*WHOLE, tools={"refund": SCHEMA}),
+    "tools as text": row(*WHOLE, tools=[TEXT(TOOL)]),
+    "parameters as text": row(*WHOLE, tools=[{"name": "refund", "parameters": TEXT(SCHEMA)}]),
+}
+
+
+def test_the_same_rollout_has_its_label_in_whatever_shape_its_program_writes_it(tmp_path):
+    records = diagnose(tmp_path, written(tmp_path, *SHAPES.values()))
+    seen = {name: (*record.labels, record.calls) for name, record in zip(SHAPES, records, strict=True)}
+    assert seen == dict.fromkeys(SHAPES, ("argument_mismatch", 1))
+    replies = {
+        name: sum(message["role"] == "assistant" for message in each.messages)
+        for name, each in zip(SHAPES, records, strict=True)
+    }
+    assert set(replies.values()) == {2}, replies
+
+
+CENTS = {"type": "integer", "enum": None, "items": None}
+PADDED = {"type": "object", "properties": {"id": {"type": "string", "enum": None}, "cents": CENTS, "unit": None}}
+FAULTLESS = {
+    "nulls of a table in arguments": row(
+        ASKED,
+        said(tool_calls=[{"function": {"name": "refund", "arguments": {**RIGHT, "unit": None}}}], function_call=None),
+        ANSWER,
+    ),
+    "nulls of a table in tools": row(
+        ASKED, called(RIGHT), ANSWER, tools=[{"name": "refund", "parameters": {**PADDED, "required": ["id"]}}]
+    ),
+    "args": row(ASKED, said(tool_calls=[{**ARGS, "args": RIGHT}]), ANSWER),
+    "the tool's text in a dump": {
+        "input": "user\nList.\nassistant\n",
+        "output": '<tool_call>\n{"name": "ls", "arguments": {}}\n</tool_call>\nuser\n'
+        "<tool_response>\nuser\ntool\nassistant\n</tool_response>\nassistant\nDone.",
+        "score": 0.0,
+        "step": 1,
+    },
+    "Gemma's heads": {
+        "input": "user\nList.\nmodel\n",
+        "output": "What?\nuser\nAll.\nmodel\nOne entry.",
+        "score": 0,
+        "step": 1,
+    },
+    "a refusal": row(ASKED, said(refusal="I will not.")),
+}
+
+
+def test_nothing_that_only_a_file_s_form_adds_is_a_fault(tmp_path):
+    records = diagnose(tmp_path, written(tmp_path, *FAULTLESS.values()))
+    labelled = [name for name, each in zip(FAULTLESS, records, strict=True) if {*each.labels} != {"checker_error"}]
+    assert not labelled
+    assert [each.calls for each in records] == [1, 1, 1, 1, 0, 0]
+
+
+UNREAD = {
+    "a role that is not known": row(ASKED, {"role": "critic", "content": "Bad."}, ANSWER),
+    "a message under other names": row(ASKED, {"role": "assistant", "body": "Done."}),
+    "a call under other names": row(ASKED, said(tool_calls=[{"id": "c", "fn": "refund", "with": WRONG}])),
+    "arguments under another name": row(ASKED, said(tool_calls=[{"name": "refund", "payload": WRONG}])),
+    "no message of the policy": row(ASKED),
+    "an answer of another form": {**ASKED_ALONE, "response": {"blob": "x"}},
+    "two answers": {**ASKED_ALONE, "choices": [{"message": ANSWER}, {"message": ANSWER}]},
+    "a tool without a name": row(*WHOLE, tools=[{"title": "refund", "schema": SCHEMA}]),
+    "text that is no JSON": {**row(), "messages": "[{'role': 'user'"},
+    "calls of another template": row(ASKED, said(content='<function=refund>{"id": "7"}</function>')),
+    "a call as JSON in a text": row(ASKED, said(content=TEXT({"name": "refund", "parameters": WRONG}))),
+    "a dump of Mistral's template": {
+        "input": "List the folder.",
+        "output": "ls{}homeOne entry.",
+        "score": 0,
+        "step": 1,
+    },
+    "a dump of Llama's": {
+        "input": "user\n\nList.assistant\n\n",
+        "output": '{"name": "ls", "parameters": {}}ipython\n\nhomeassistant\n\nOne entry.',
+        "score": 0,
+        "step": 1,
+    },
+    "OpenTelemetry's export": {"resourceSpans": []},
+    "Langfuse": {"id": "x", "input": "a", "output": "b", "observations": []},
+    "LangSmith": {"run_type": "llm", "inputs": {"messages": DIALOGUE}, "outputs": {}},
+    "SWE-agent": {"trajectory": [], "history": DIALOGUE, "info": {}},
+}
+
+
+def test_what_is_not_understood_is_left_out_with_its_line_and_all_else_is_read(tmp_path, capsys):
+    rows = [row(*WHOLE), *UNREAD.values()]
+    (record,) = diagnose(tmp_path, written(tmp_path, *rows), code=1)
+    assert record.labels == ("argument_mismatch",)
+    said = capsys.readouterr().out
+    more = sum(map(int, re.findall(r"and (\d+) more line", said)))
+    assert len({*re.findall(r"rows\.jsonl:(\d+)", said)}) + more == len(UNREAD)
+
+
+def test_simulations_in_a_folder_are_those_of_one_file(tmp_path):
+    world = {"environment_info": {"policy": "Be kind.", "tool_defs": {"refund": {"name": "refund", "params": SCHEMA}}}}
+    greeting = said(content="Hi!")
+    runs = [
+        {
+            "id": name,
+            "task_id": name,
+            "termination_reason": "user_stop",
+            "reward_info": {"reward": 0.0},
+            "messages": [greeting, ASKED, said(tool_calls=[{"id": "c", "name": tool, "arguments": WRONG}]), ANSWER],
+        }
+        for name, tool in (("s0", "refund"), ("s1", "other"))
+    ]
+    folder = tmp_path / "in" / "simulations"
+    folder.mkdir(parents=True)
+    (tmp_path / "in" / "results.json").write_text(json.dumps({"info": world, "tasks": [], "simulation_index": [{}]}))
+    for run in runs:
+        (folder / f"{run['id']}.json").write_text(json.dumps(run))
+    records = diagnose(tmp_path, tmp_path / "in" / "results.json", folder)
+    assert [each.labels for each in records] == [("argument_mismatch",), ("invalid_tool_call",)]
+    assert {each.category for each in records} == {"foreign/results"} and "Be kind." in records[0].messages[0][
+        "content"
+    ]

@@ -1,0 +1,187 @@
+"""Messages and calls under other programs' names, in the form of OpenAI's and Anthropic's API.
+
+What is not understood is a ValueError, so that its row is left out: never an empty message, and never a failed call.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+ROLES = {
+    name: role
+    for role, names in {
+        "system": "system systemmessage",
+        "developer": "developer",
+        "user": "user human humanmessage",
+        "assistant": "assistant ai aimessage aimessagechunk model gpt chatbot bot function_call",
+        "tool": "tool tools toolmessage tool_result tool_results tool_response observation",
+        "function": "function functionmessage",
+        "ipython": "ipython",
+    }.items()
+    for name in names.split()
+}
+"""The roles by the names that LangChain, ShareGPT, Gemini, Cohere, Llama and others give them."""
+CALL_NAMES = ("name", "function_name", "toolName", "tool_name", "tool")
+CALL_ARGUMENTS = (
+    "arguments",
+    "args",
+    "input",
+    "parameters",
+    "kwargs",
+    "tool_args",
+    "tool_input",
+    "toolInput",
+    "params",
+)
+CALL_IDS = ("call_id", "tool_call_id", "toolCallId", "toolUseId", "id")
+_WITHIN = ("function", "custom", "functionCall", "function_call", "toolUse", "tool_call")
+"""Keys that hold the name and the arguments of a call."""
+_RESULTS_WITHIN = ("functionResponse", "function_response", "toolResult")
+_CALL_PARTS = ("tool_call", "tool-call", "toolCall", "function_call")
+_RESULT_PARTS = ("tool_call_response", "tool-result", "tool_response", "function_response")
+_THOUGHT_PARTS = ("thinking", "redacted_thinking", "reasoning")
+_THOUGHTS = ("thought", "reasoningContent")
+# fmt: off
+_BESIDE = {
+    "role", "from", "type", "id", "name", "index", "status", "given", "error", "tool_call_id", "requestor",
+    "reasoning", "reasoning_content", "thinking", "reasoning_details", "thinking_blocks", "thought",
+    "additional_kwargs", "response_metadata", "usage_metadata", "usage", "metadata", "extra", "model", "created",
+    "timestamp", "finish_reason", "stop_reason", "logprobs", "token_ids", "cost", "cache_control", "raw_data", "uuid",
+    "tool_plan",
+}
+# fmt: on
+"""Keys of a message that hold nothing which it said."""
+
+
+def role_of(role: str) -> str:
+    """The role's name in OpenAI's form; ValueError for one that is not known."""
+    if (known := ROLES.get(role.strip().lower())) is None:
+        raise ValueError(f"role is {role!r:.40}: system, user, assistant or tool is expected")
+    return known
+
+
+def message_of(value: Any) -> Any:
+    """A message with role, content, calls, and what names its call and its failure; no object stays as it is."""
+    if not isinstance(value, Mapping):
+        return value
+    for key in ("kwargs", "data"):  # LangChain's two ways to write a message
+        if isinstance(inner := value.get(key), Mapping) and "role" not in value and "content" not in value:
+            kind = (value.get("id") or [""])[-1] if key == "kwargs" else value.get("type")
+            return message_of({"type": kind, **inner})
+    role = value.get("role", value.get("from"))
+    if role is None and str(value.get("type")).lower() in ROLES:
+        role = value["type"]
+    if not isinstance(role, str):
+        return value
+    found = {**value, "role": role_of(role)}
+    content = next((value[key] for key in ("content", "parts", "value", "refusal") if value.get(key) is not None), None)
+    if isinstance(content, Mapping) and isinstance(content.get("parts"), list):
+        content = content["parts"]
+    if content is None and isinstance(value.get("message"), str):
+        content = value["message"]
+    if isinstance(content, list):
+        content = [_part_of(part) for part in content]
+    more = value.get("additional_kwargs")
+    calls = _listed(value.get("tool_calls") or (more.get("tool_calls") if isinstance(more, Mapping) else None))
+    calls = [*calls, *_listed(value.get("invalid_tool_calls"))]
+    if role.strip().lower() == "function_call":  # ShareGPT's
+        content, calls = None, _listed(content)
+    known = {call_of(call).get("id") for call in calls if isinstance(call, Mapping)} - {None}
+    if isinstance(content, list):  # LangChain has Anthropic's calls in the parts too
+        content = [part for part in content if not (_is_call(part) and part.get("id") in known)]
+    if (error := _failure(value)) is not None:
+        found["error"] = error
+    said = content is not None or calls or value.get("function_call")
+    if found["role"] == "assistant" and not said:
+        unread = [
+            key for key in value if key not in _BESIDE and isinstance(value[key], str | list | dict) and value[key]
+        ]
+        if unread:
+            raise ValueError(f"a message of the policy has neither content nor tool_calls, but {', '.join(unread)}")
+    answers = next((value[key] for key in CALL_IDS[1:-1] if value.get(key) is not None), None)
+    found |= {"tool_call_id": answers} if answers is not None else {}
+    return {**found, "content": content, "tool_calls": calls or None}
+
+
+def call_of(value: Any) -> Any:
+    """A call as an object with id, name, arguments and type; ValueError for one whose names are not known."""
+    if not isinstance(value, Mapping):
+        return value
+    inner = next((value[key] for key in _WITHIN if isinstance(value.get(key), Mapping)), None)
+    flat = dict(value) if inner is None else {**{key: value.get(key) for key in CALL_IDS}, **inner}
+    name = _first(flat, (*CALL_NAMES, *(("function",) if isinstance(flat.get("function"), str) else ())))
+    if name is _NOTHING:
+        raise ValueError(f"a call has no name, but {', '.join(map(str, flat)) or 'nothing'}")
+    arguments = _first(flat, CALL_ARGUMENTS)
+    if arguments is _NOTHING:
+        if unread := [key for key in flat if key not in (*CALL_NAMES, *CALL_IDS, "type", "index", "function")]:
+            raise ValueError(f"a call of {name} has no arguments, but {', '.join(map(str, unread))}")
+        arguments = None
+    given = _first(flat, CALL_IDS)
+    return {"id": None if given is _NOTHING else given, "name": name, "arguments": arguments, "type": value.get("type")}
+
+
+_NOTHING = object()
+
+
+def _first(value: Row, keys: Sequence[str]) -> Any:
+    """The first of the keys' values that is not null, null if they are all, `_NOTHING` if none is there."""
+    there = [value[key] for key in keys if key in value]
+    return next((each for each in there if each is not None), None if there else _NOTHING)
+
+
+def _listed(calls: Any) -> list[Any]:
+    calls = json.loads(calls) if isinstance(calls, str) and calls.strip() else calls
+    return list(calls) if isinstance(calls, list | tuple) else [calls] if calls else []
+
+
+def _is_call(part: Any) -> bool:
+    return isinstance(part, Mapping) and str(part.get("type")).endswith("tool_use")
+
+
+def _failure(value: Row) -> Any:
+    """What a result says of its failure: its error, or true; None if nothing."""
+    for key in ("error", "is_error", "isError"):
+        if value.get(key) is not None:
+            return value[key]
+    return True if value.get("status") == "error" else None
+
+
+def _part_of(part: Any) -> Any:
+    """A part of a content: text, Anthropic's `tool_use` or `tool_result`, a thought without its text, or another."""
+    if not isinstance(part, Mapping):
+        return part
+    kind = part.get("type")
+    if any(part.get(key) for key in _THOUGHTS) or kind in _THOUGHT_PARTS:
+        return {"type": kind if kind in _THOUGHT_PARTS else "thinking"}
+    within = next((key for key in (*_WITHIN, *_RESULTS_WITHIN) if isinstance(part.get(key), Mapping)), "")
+    if kind in _RESULT_PARTS or within in _RESULTS_WITHIN:
+        return _result_of(part[within] if within else part)
+    if kind in _CALL_PARTS or within:
+        return {**call_of(part), "type": "tool_use"}
+    if kind == "text" and isinstance(part.get("content"), str) and "text" not in part:
+        return {"type": "text", "text": part["content"]}
+    return part
+
+
+def _result_of(value: Row) -> dict[str, Any]:
+    content = _first(value, ("response", "result", "output", "content"))
+    content = None if content is _NOTHING else content
+    error = _failure(value)
+    if isinstance(content, Mapping) and {"type", "value"} <= content.keys():
+        error = str(content["type"]).startswith("error") or error
+        content = content["value"]
+    if isinstance(content, list):
+        content = [each["json"] if isinstance(each, Mapping) and "json" in each else each for each in content]
+    given = _first(value, CALL_IDS)
+    named = {} if given is _NOTHING else {"tool_use_id": given}
+    return {"type": "tool_result", "content": content, "is_error": error, **named}
+
+
+def decoded(what: str, text: str) -> Any:
+    """The JSON value of a text, None of an empty one; ValueError with what it is of if it is none."""
+    try:
+        return json.loads(text) if text.strip() else None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{what} is text and no JSON: {error}") from error

@@ -1,0 +1,148 @@
+"""Rows of other programs with the names that the readers know, their JSON text decoded, and the answer in its place."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from shelf.lab.foreign.normal import Row, decoded, message_of
+
+_ROW_KEYS = {
+    "traj": "messages",
+    "conversations": "messages",
+    "conversation": "messages",
+    "gen_ai.input.messages": "messages",
+    "gen_ai.output.messages": "output",
+    "gen_ai.tool.definitions": "tools",
+    "gen_ai.system_instructions": "system",
+    "error_str": "error",
+}
+"""Names of a row's fields in tau-bench, ShareGPT, OpenTelemetry and LiteLLM."""
+_TEXT_KEYS = ("messages", "tools", "tool_defs", "functions", "info")
+"""Fields that are never text, so that a text there is JSON."""
+_DIALOGUES = ("prompt", "input", "completion", "output", "response", "choices")
+_REQUESTS = ("request", "request_body", "body", "input", "inputs", "kwargs", "model_parameters", "optional_params")
+_ANSWERS = ("response", "choices", "completion", "output", "outputs")
+ITEMS = ("message", "mcp_list_tools", "reasoning")
+"""Types of the Responses API's items, beside those that end so."""
+_ITEM_ENDS = ("_call", "_call_output")
+
+
+def row_of(value: Row) -> dict[str, Any]:
+    """A row with the names that the readers know, JSON text decoded, the answer in its place, without nulls."""
+    attributes = value.get("attributes")
+    if isinstance(attributes, Mapping) and any(str(key).startswith("gen_ai.") for key in attributes):
+        value = {**value, **attributes}
+    row = {key: found for key, found in value.items() if found is not None}
+    for name, known in _ROW_KEYS.items():
+        if known not in row and name in row:
+            row[known] = row.pop(name)
+    for key in _TEXT_KEYS:
+        if isinstance(row.get(key), str):
+            row[key] = decoded(key, row[key])
+            if row[key] is None:
+                del row[key]
+    for key in _DIALOGUES:
+        row[key] = _dialogue(row[key]) if isinstance(row.get(key), str) else row.get(key)
+    row = {key: found for key, found in row.items() if found is not None}
+    for key in _REQUESTS:
+        request = row.get(key)
+        if isinstance(request, Mapping):
+            for name in ("messages", "tools", "functions"):
+                if request.get(name) is not None:
+                    row.setdefault(name, request[name])
+    if _items(row.get("output")) or (
+        isinstance(row.get("response"), Mapping) and _items(row["response"].get("output"))
+    ):
+        return _of_responses(row)
+    if "messages" in row and not any(key in row for key in _ANSWERS):
+        row.pop("prompt", None)  # the first of the messages
+    if "prompt" in row or "messages" not in row:
+        if "choices" in row or isinstance(row.get("response"), Mapping) or isinstance(row.get("output"), Mapping):
+            key = next(key for key in ("choices", "response", "output") if isinstance(row.get(key), list | Mapping))
+            row["completion"] = answer_of(row[key], row)
+            row.setdefault("prompt", [])
+        return row
+    return _with_answer(row)
+
+
+def _dialogue(text: str) -> Any:
+    """The messages or the answer that a text is as JSON; any other text stays, for a policy may write JSON."""
+    if not text.lstrip().startswith(("[", "{")):
+        return text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    listed = value if isinstance(value, list) else [value]
+    written = [isinstance(each, Mapping) and {"role", "choices", "from", "message"} & each.keys() for each in listed]
+    return value if written and all(written) else text
+
+
+def _items(value: Any) -> bool:
+    """True for a list of items of the Responses API."""
+    listed = isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value)
+    return bool(listed) and all(
+        each.get("type") in ITEMS or str(each.get("type")).endswith(_ITEM_ENDS) for each in value
+    )
+
+
+def _of_responses(row: dict[str, Any]) -> dict[str, Any]:
+    """A request and its Responses object as NeMo Gym writes them."""
+    if "responses_create_params" in row:
+        return row
+    response = row["response"] if isinstance(row.get("response"), Mapping) else row
+    asked = row.get("input", row.get("prompt", row.get("messages", [])))
+    asked = asked.get("messages", []) if isinstance(asked, Mapping) else asked
+    asked = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+    told = row.get("instructions") or response.get("instructions")
+    asked = [*([{"role": "system", "content": told}] if isinstance(told, str) and told else []), *asked]
+    tools = row.get("tools", response.get("tools"))
+    return {**row, "responses_create_params": {"input": asked, "tools": tools}, "response": response}
+
+
+def _with_answer(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of messages with the answer that stands beside them, if they do not hold it."""
+    key = next((key for key in _ANSWERS if key in row), None)
+    messages = row["messages"]
+    if key is None or not isinstance(messages, list):
+        return row
+    answer = answer_of(row[key], row)
+    own = [message_of(each) for each in messages]
+    if [_said(each) for each in own[-len(answer) :]] == [_said(message_of(each)) for each in answer]:
+        return row
+    if isinstance(row[key], str) and own and isinstance(own[-1], Mapping) and own[-1].get("role") == "assistant":
+        return {**row, "apart": key}  # the dialogue has its end, and this says something about it
+    return {**row, "messages": [*messages, *answer]}
+
+
+def _said(message: Any) -> Any:
+    known = isinstance(message, Mapping)
+    return [message.get(key) or None for key in ("role", "content", "tool_calls")] if known else message
+
+
+def answer_of(value: Any, row: dict[str, Any]) -> list[Any]:
+    """The messages of an endpoint's answer. row: gets its cut. ValueError for another form, and for several answers."""
+    if isinstance(value, str):
+        return [{"role": "assistant", "content": value}]
+    if isinstance(value, Mapping):
+        for key in ("body", "choices", "candidates", "output", "message"):
+            if value.get(key) and isinstance(value[key], list | Mapping):
+                return answer_of(value[key], row)
+        if isinstance(text := value.get("text"), str) and "role" not in value:
+            return [{"role": "assistant", "content": text}]
+        if {"content", "parts", "tool_calls"} & value.keys():
+            return [{"role": "assistant", **value}]
+    if isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
+        if all("role" in each or "from" in each for each in value):
+            return list(value)
+        if len(value) > 1:
+            raise ValueError(f"has {len(value)} answers: one is expected")
+        choice = value[0]
+        if choice.get("finish_reason") == "length":
+            row["is_truncated"] = True
+        if isinstance(choice.get("content"), Mapping):
+            return [{"role": "assistant", **choice["content"]}]
+        return answer_of({key: choice[key] for key in ("message", "text") if key in choice}, row)
+    if value == []:
+        return []
+    raise ValueError(f"its answer is {json.dumps(value, default=str):.60}: a text or messages are expected")

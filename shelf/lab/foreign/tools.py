@@ -1,0 +1,92 @@
+"""Tools as name and JSON schema, in whatever form their list has; and the nulls that a table's padding puts there."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shelf.lab.foreign.normal import Row, decoded
+
+_DOCUMENTS = ("parameters", "input_schema", "inputSchema", "params", "parametersJsonSchema", "parameters_json_schema")
+_TOOL_WITHIN = ("function", "custom", "toolSpec", "tool_spec")
+_DECLARATIONS = ("functionDeclarations", "function_declarations", "tools")
+_COHERE = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array", "dict": "object"}
+
+
+def tools_of(value: Any) -> list[dict[str, Any]] | None:
+    """Tools as name and parameters, a JSON schema, in whatever form their list has; None without any.
+
+    Those without a name that have a type are the endpoint's own. ValueError for any other that is not understood.
+    """
+    if isinstance(value, str):
+        value = decoded("tools", value)
+    if isinstance(value, Mapping) and not ({"name", *_TOOL_WITHIN, *_DECLARATIONS} & value.keys()):
+        value = [  # by name
+            each if isinstance(each, Mapping) and "name" in each else {"name": name, "parameters": each}
+            for name, each in value.items()
+        ]
+    found: list[dict[str, Any]] = []
+    for tool in value if isinstance(value, list | tuple) else [value] if value else ():
+        tool = decoded("a tool", tool) if isinstance(tool, str) else tool
+        if not isinstance(tool, Mapping):
+            raise ValueError(f"a tool is {tool!r:.40}: an object is expected")
+        inner = next((tool[key] for key in _TOOL_WITHIN if isinstance(tool.get(key), Mapping)), tool)
+        if declared := next((inner[key] for key in _DECLARATIONS if isinstance(inner.get(key), list)), None):
+            found += tools_of(declared) or []
+        elif inner.get("name") is not None:
+            found.append(_tool(inner))
+        elif not isinstance(inner.get("type"), str) or inner.get("type") == "function":
+            raise ValueError(f"a tool has no name, but {', '.join(map(str, inner)) or 'nothing'}")
+    return found or None
+
+
+def _tool(tool: Row) -> dict[str, Any]:
+    if not isinstance(tool["name"], str):
+        raise ValueError(f"name is {tool['name']!r:.40}: the name of a tool is expected")
+    found = {"name": tool["name"]}
+    if isinstance(arguments := tool.get("parameter_definitions"), Mapping):
+        given = {name: _cohere(each) for name, each in arguments.items() if isinstance(each, Mapping)}
+        required = [name for name, each in arguments.items() if isinstance(each, Mapping) and each.get("required")]
+        return {**found, "parameters": {"type": "object", "properties": given, "required": required}}
+    document = next((tool[key] for key in _DOCUMENTS if tool.get(key) is not None), None)
+    document = decoded(f"the document of {tool['name']}", document) if isinstance(document, str) else document
+    if isinstance(document, Mapping) and isinstance(document.get("json"), Mapping):
+        document = document["json"]  # Bedrock
+    if document is not None and not isinstance(document, Mapping | bool):
+        raise ValueError(f"the parameters of {tool['name']} are {document!r:.40}: a JSON schema is expected")
+    return {**found, "parameters": unpadded(document)} if isinstance(document, Mapping) and document else found
+
+
+def _cohere(argument: Row) -> dict[str, Any]:
+    """An argument of Cohere's first API, whose types are Python's; one of another type may be anything."""
+    kind = _COHERE.get(str(argument.get("type")).lower())
+    return {"type": kind} if kind else {}
+
+
+def unpadded(schema: Any) -> Any:
+    """A JSON schema without the nulls of a table's padding and, as Gemini has them, types in capitals."""
+    if isinstance(schema, list):
+        return [unpadded(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    found = {key: each for key, each in schema.items() if each is not None or key in ("default", "const")}
+    for key, each in found.items():
+        if key in ("properties", "patternProperties", "$defs", "definitions") and isinstance(each, Mapping):
+            found[key] = {name: unpadded(child) for name, child in each.items() if child is not None}
+        elif key in ("items", "additionalProperties", "anyOf", "allOf", "oneOf", "not", "prefixItems"):
+            found[key] = unpadded(each)
+        elif key == "type" and isinstance(each, str) and each.isupper():
+            found[key] = each.lower()
+    return found
+
+
+def without_padding(arguments: Any, schema: Any) -> Any:
+    """Arguments without the nulls that their tool does not ask for: a table's padding, or the same as no argument."""
+    schema = schema if isinstance(schema, Mapping) else {}
+    if isinstance(arguments, list):
+        return [without_padding(each, schema.get("items")) for each in arguments]
+    if not isinstance(arguments, Mapping):
+        return arguments
+    required, known = schema.get("required"), schema.get("properties")
+    asked = required if isinstance(required, list) else ()
+    known = known if isinstance(known, Mapping) else {}
+    kept = {name: each for name, each in arguments.items() if each is not None or name in asked}
+    return {name: without_padding(each, known.get(name)) for name, each in kept.items()}
