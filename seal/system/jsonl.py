@@ -69,7 +69,7 @@ def parse_lines(
     lines: Iterable[Line | BadLine], parse: Callable[[Line], Record]
 ) -> tuple[tuple[Record, ...], tuple[BadLine, ...]]:
     """Return the parsed records, and the bad lines: no JSON objects, or `parse` raised ValueError
-    (pydantic's ValidationError included).
+    (pydantic's ValidationError included) or RecursionError.
     """
     records: list[Record] = []
     bad: list[BadLine] = []
@@ -79,7 +79,7 @@ def parse_lines(
             continue
         try:
             records.append(parse(line))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             bad.append(line.bad(_explained(error) if isinstance(error, ValidationError) else str(error)))
     return tuple(records), tuple(bad)
 

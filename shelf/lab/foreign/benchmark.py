@@ -186,7 +186,7 @@ def _other_result(rollout: Rollout, played: Sequence[Sequence[Mapping[str, Any]]
 def _with_refusals(record: TrajectoryRecord, turns: Sequence[Sequence[_Move]]) -> TrajectoryRecord:
     """The record with the actions whose calls are none, and what answered them, where its file has them."""
     starts = [at for at, message in enumerate(record.messages) if message["role"] == "assistant"]
-    pairs = zip(starts, [*starts[1:], len(record.messages)], strict=True)
+    pairs = zip(starts, [*starts[1:], len(record.messages)], strict=False)  # none if nothing of it was sent
     said = iter([record.messages[start:end] for start, end in pairs])
     messages = list(record.messages[: starts[0] if starts else None])
     evidence, pending, own = [], False, _TURNS.validate_python(record.evidence)

@@ -100,6 +100,16 @@ def test_a_turn_may_have_more_messages_than_the_runner_allows_and_one_that_it_cu
     assert whole.passed and cut.labels == ("budget_cut",) and not (cut.passed or nothing.passed)
 
 
+def test_an_odd_row_is_left_out_and_one_of_which_nothing_can_be_played_is_judged(tmp_path, capsys):
+    refused = {"id": TASK, "result": [[["cd(folder='x')"]]]}
+    digits = json.dumps({"id": TASK, "result": [["9"]]}).replace('"9"', "9" * 5000)
+    file = tmp_path / "rollouts.jsonl"
+    file.write_text("\n".join([json.dumps(refused), digits, json.dumps({"id": TASK, "result": steps()})]))
+    none, perfect = read(tmp_path, file, code=1)
+    assert not none.passed and none.infra is None and perfect.passed
+    assert "rollouts.jsonl:2: " in capsys.readouterr().out
+
+
 def test_a_chat_is_played_again_and_compared_with_its_file(tmp_path, capsys):
     prose = chat(steps(), task_id=TASK, reward=0)
     prose["messages"].insert(2, {"role": "assistant", "content": "Let me look."})
