@@ -5,10 +5,12 @@ Endpoints word the same thing in their own ways, so kinds are told by words, not
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from openai.types.chat import ChatCompletion
+from openai.types.chat.chat_completion import Choice
 
 from seal.rollout.speaker import SpeakerFault
 
@@ -24,6 +26,10 @@ class RequestRefused(EndpointFault):
         super().__init__("refusal", message)
 
 
+class CallRejected(EndpointFault):
+    """The endpoint rejects a request for what its messages hold, as a call that it cannot read again."""
+
+
 class EndpointRefused(RuntimeError):
     """The endpoint will refuse every request; the text says what to change."""
 
@@ -36,7 +42,7 @@ class Reply(NamedTuple):
     """One assistant message; truncated if a length limit cut it.
 
     tokens and prompt_tokens are the endpoint's own counts, or 0. calls: the entries of `tool_calls`, if the request
-    offered tools.
+    offered tools. thoughts: the message's fields that hold them.
     """
 
     text: str
@@ -44,6 +50,7 @@ class Reply(NamedTuple):
     tokens: int
     prompt_tokens: int = 0
     calls: tuple[Mapping[str, Any], ...] = ()
+    thoughts: Mapping[str, Any] = MappingProxyType({})
 
 
 TOO_LARGE = 413
@@ -79,6 +86,26 @@ _CALL = re.compile(
     re.IGNORECASE,
 )
 """Calls in the formats of many models: in tags, as JSON, in Harmony's channel, as Python."""
+_CALLED = re.compile(r"(?<!malformed_)\b(tool|function)[_-]?(calls?|use)\b")
+"""A reason, or the name of a field, that says that the message has calls."""
+_THOUGHTS = ("reason", "think")
+"""How the fields and parts of a message begin that hold the model's thoughts."""
+_PARTS = "thinking_parts"
+"""Stands for the thoughts among the parts of a content: no field, so none to send back."""
+_SILENT_PARTS = (*_THOUGHTS, "redacted_thinking", "reference")
+"""How the types of parts begin that are neither text nor calls."""
+_STREAMS = re.compile(
+    r"only supports? stream|non.stream|\bstream\b.{0,20}\b(must|required)|(must|required?|enable|set)\b.{0,30}\bstream",
+    re.IGNORECASE,
+)
+_MISSES_THOUGHTS = re.compile(
+    r"(reasoning|thinking|thought)\w*.{0,120}\b(missing|must|required|pass(ed)?)\b"
+    r"|\b(missing|must|required|pass)\b.{0,120}(reasoning|thinking|thought)",
+    re.IGNORECASE,
+)
+_NAMES_CALL = re.compile(r"\bjson\b|argument|tool.?call", re.IGNORECASE)
+_AS_SENT = {"exclude_unset": True, "warnings": False, "exclude": {"function": {"parsed_arguments"}}}
+"""Without what the client adds to a call that comes in a stream."""
 _ECHOES = frozenset({"input", "ctx", "flagged_input"})
 """Fields of an error that repeat the request, whose words are the task's."""
 _LIMITS = ("max_tokens", "max_completion_tokens")
@@ -139,30 +166,54 @@ def _values(value: Any) -> Iterator[str]:
         yield str(value)
 
 
+def streams_only(text: str) -> bool:
+    """True if an error says that the endpoint answers in streams alone."""
+    return bool(_STREAMS.search(_said(text)))
+
+
+def misses_thoughts(text: str) -> bool:
+    """True if an error says that the thoughts of the messages before must come back."""
+    return bool(_MISSES_THOUGHTS.search(_said(text)))
+
+
+def names_call(text: str) -> bool:
+    """True if an error's words are about a call of the request's messages."""
+    return bool(_NAMES_CALL.search(_said(text)))
+
+
+def looks_like_call(text: str) -> bool:
+    """True if a text holds what models write for a call, in one of many formats."""
+    return bool(_CALL.search(text))
+
+
 def read_reply(completion: ChatCompletion, url: str, offers_tools: bool = False) -> Reply:
     """The message of a completion, whose shape the client does not check.
 
+    Gateways split one message into several choices, the text in one and calls in others; these are put together again.
     Raises EndpointFault if it is none, was broken off, or has lost what the model wrote; RequestRefused if the model or
     a filter refused; EndpointRefused if the endpoint parsed tool calls that the request did not offer.
     """
     try:
         _require_no_error(completion.model_extra or {}, url)
-        choice = completion.choices[0]
-        message, reason = choice.message, str(choice.finish_reason or "").lower()
-        calls = _sound([call.model_dump(exclude_unset=True, warnings=False) for call in message.tool_calls or ()])
+        pieces = [_read_choice(choice, url) for choice in completion.choices]
+        text, calls = _whole(pieces, url)
         if calls and not offers_tools:
             raise EndpointRefused(f"{url} {_PARSES_CALLS}, or read its calls with --prompt-mode openai_fc.")
-        _require_no_error(choice.model_extra or {}, url)
-        parts = message.content if isinstance(message.content, list) else []  # as Mistral's models answer
-        text = _sound("".join(part.get("text") or "" for part in parts) if parts else message.content or "")
-        if message.refusal or _FILTERED.search(reason):
-            raise RequestRefused(f"{url} refused ({reason}): {message.refusal or text:.{_SHOWN}}")
+        reason = " ".join(piece.reason for piece in pieces if piece.reason)
+        if any(piece.refusal for piece in pieces) or _FILTERED.search(reason):
+            said = " ".join(piece.refusal for piece in pieces) or text
+            raise RequestRefused(f"{url} refused ({reason}): {said:.{_SHOWN}}")
         truncated = bool(_LENGTH.search(reason))
+        thoughts = {name: value for piece in pieces for name, value in piece.thoughts.items()}
         if not (text.strip() or calls or truncated):
-            more = {**(message.model_extra or {}), "thinking_parts": [part.get("thinking") for part in parts]}
-            _require_silence(more, reason, url, offers_tools)
+            _require_silence(thoughts, reason, url, offers_tools)
         elif _BROKEN.search(reason):
             raise EndpointFault("endpoint_error", f"{url} broke an answer off ({reason}): {text:.{_SHOWN}}")
+        if not calls and not truncated and (_CALLED.search(reason) or any(piece.lost for piece in pieces)):
+            where = next((piece.lost for piece in pieces if piece.lost), f"finish_reason {reason}")
+            raise EndpointFault(
+                "endpoint_error", f"{url} says that it made a call ({where}), and gave none: {text:.{_SHOWN}}"
+            )
         usage = completion.usage
         return Reply(
             text=text,
@@ -170,9 +221,55 @@ def read_reply(completion: ChatCompletion, url: str, offers_tools: bool = False)
             tokens=(usage.completion_tokens if usage else 0) or 0,
             prompt_tokens=(usage.prompt_tokens if usage else 0) or 0,
             calls=tuple(calls),
+            thoughts={name: value for name, value in thoughts.items() if name != _PARTS},
         )
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise EndpointFault("endpoint_protocol", f"{url} answered no chat completion: {completion!r:.200}") from error
+
+
+class _Piece(NamedTuple):
+    """One choice of a completion; lost: the field of a call that this module does not read, or ""."""
+
+    text: str
+    calls: list[Any]
+    refusal: str
+    reason: str
+    thoughts: Mapping[str, Any]
+    lost: str
+
+
+def _read_choice(choice: Choice, url: str) -> _Piece:
+    message, more = choice.message, choice.message.model_extra or {}
+    _require_no_error(choice.model_extra or {}, url)
+    calls = [call.model_dump(**_AS_SENT) for call in message.tool_calls or ()]
+    if not calls and (old := message.function_call):  # the API's first form of a call, which has no id
+        calls = [{"id": "call_0", "type": "function", "function": old.model_dump(**_AS_SENT)}]
+    if not isinstance(message.content, list):
+        text, refusal, thoughts = message.content or "", message.refusal or "", {}
+    else:  # parts, as Mistral's models answer
+        kinds = [str(part.get("type") or "text") for part in message.content]
+        for kind in kinds:
+            if not kind.startswith(("text", "output_text", "refusal", *_SILENT_PARTS)):
+                raise EndpointFault("endpoint_error", f"{url} answered a part of the type {kind}, which is not read")
+        text = "".join(part.get("text") or "" for part in message.content)
+        refusal = message.refusal or " ".join(part["refusal"] for part in message.content if part.get("refusal"))
+        thoughts = {_PARTS: thinking} if (thinking := [x for p in message.content if (x := p.get("thinking"))]) else {}
+    thoughts |= {name: value for name, value in more.items() if name.startswith(_THOUGHTS) and value}
+    lost = next(
+        (name for name, value in [*more.items(), *(choice.model_extra or {}).items()] if value and _CALLED.match(name)),
+        "",
+    )
+    reason = str(choice.finish_reason or "").lower()
+    return _Piece(*_sound([text, calls, refusal]), reason, _sound(thoughts), lost)
+
+
+def _whole(pieces: Sequence[_Piece], url: str) -> tuple[str, list[Any]]:
+    """The text and the calls of all choices; of choices that are all text, and so no pieces, the first one's."""
+    texts = [piece.text for piece in pieces if piece.text.strip()]
+    calls = [call for piece in pieces for call in piece.calls]
+    if calls and len(pieces) > 1 and (len(texts) > 1 or any(calls.count(call) > 1 for call in calls)):
+        raise EndpointFault("endpoint_error", f"{url} answered {len(pieces)} messages with calls to one request")
+    return (texts[0] if len(pieces) > 1 and texts else pieces[0].text), calls
 
 
 def _sound(value: Any) -> Any:
@@ -188,14 +285,12 @@ def _require_no_error(more: Mapping[str, Any], url: str) -> None:
         raise refusal(status, text, url) or EndpointFault("endpoint_error", f"{url} answered an error: {text[:_SHOWN]}")
 
 
-def _require_silence(more: Mapping[str, Any], reason: str, url: str, offers_tools: bool) -> None:
+def _require_silence(fields: Mapping[str, Any], reason: str, url: str, offers_tools: bool) -> None:
     """EndpointFault if an answer without text or calls is the endpoint's doing, not the model's silence.
 
     With tools in the request, thoughts without an answer are the model's, as officially, unless they hold its calls.
     """
-    thoughts = " ".join(
-        _values([value for name, value in more.items() if name.startswith(("reason", "think"))])
-    ).strip()
+    thoughts = " ".join(_values(fields)).strip()
     if thoughts and (not offers_tools or _CALL.search(thoughts)):
         raise EndpointFault(
             "endpoint_reasoning",

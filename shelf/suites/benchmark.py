@@ -32,7 +32,7 @@ from seal.rollout.speaker import REFUSAL, Said, Speaker
 from seal.system import exits
 from seal.system.files import json_hash, write_jsonl
 from shelf.suites import FIXED
-from shelf.suites.answers import ContextExceeded, EndpointFault, RequestRefused
+from shelf.suites.answers import CallRejected, ContextExceeded, RequestRefused
 from shelf.suites.endpoint import ChatClient, Endpoint, EvaluatedModel, Sampling
 from shelf.suites.journal import Journal, hold
 from shelf.suites.serving import environment_service, keep_running
@@ -82,6 +82,7 @@ class EndpointSpeaker(Speaker):
         self._rollout = name
         self._seed = seed
         self._tokens = self._tokens_in = 0
+        self._thoughts: list[Mapping[str, Any]] = []
 
     async def say(self, dialogue: Dialogue) -> Said | None:
         number = len(dialogue.turns)
@@ -89,20 +90,21 @@ class EndpointSpeaker(Speaker):
         seed = zlib.crc32(f"{self._seed}/{name}".encode())
         asked = chat_request(dialogue.messages) if self._calls_tools else ChatRequest(dialogue.messages, None)
         try:
-            reply = await self._client.complete(asked.messages, self._sampling, seed, name, asked.tools)
+            reply = await self._client.complete(asked.messages, self._sampling, seed, name, asked.tools, self._thoughts)
         except ContextExceeded:
             logger.info("%s does not fit the model's context after %d messages", self._rollout, number)
             return Said("", truncated=True)
         except RequestRefused as refused:
             self.limit, dialogue.note = REFUSAL, str(refused)
             return None
-        except EndpointFault as fault:
+        except CallRejected as rejected:
             if not asked.is_open:
                 raise
-            self.limit, dialogue.note = UNREADABLE, str(fault)  # the endpoint cannot read its model's own call again
+            self.limit, dialogue.note = UNREADABLE, str(rejected)  # the endpoint cannot read its model's own call again
             return None
         self._tokens += reply.tokens
         self._tokens_in += reply.prompt_tokens
+        self._thoughts.append(reply.thoughts)
         text = write_message(reply.text, reply.calls) if self._calls_tools else reply.text
         return Said(text, reply.truncated)
 
@@ -128,7 +130,7 @@ async def play_row(
 class Evaluation:
     """An evaluation: its tasks, its model and its options.
 
-    samples: rollouts per task. timeout_s: for one request. concurrency: rollouts
+    samples: rollouts per task. timeout_s: for one request. wait_s: for an endpoint that is down. concurrency: rollouts
     at once. out: the folder of the results. rows: at least one, all of one environment. harness: plays
     with the model; its own requests decide the sampling. extra: more fields of each request.
     task_files: those from which synthesised tasks among the rows are.
@@ -143,6 +145,7 @@ class Evaluation:
     episode: EpisodeSettings = field(default_factory=EpisodeSettings)
     concurrency: int = 32
     timeout_s: float = 600.0
+    wait_s: float = 60.0
     task_files: Sequence[str] = ()
     harness: Harness | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -252,7 +255,7 @@ async def _play_all(
     journal: Journal,
     on_rollout: Callable[[TrajectoryRecord], None],
 ) -> None:
-    asked = ChatClient(endpoint, evaluation.timeout_s)
+    asked = ChatClient(endpoint, evaluation.timeout_s, wait_s=evaluation.wait_s)
     asked.replaced |= journal.replaced
     client = AsyncServiceClient(service.url, evaluation.environment, deadline_s=evaluation.timeout_s, attempts=ATTEMPTS)
     services = Services([client], RESTART_WAIT_S)

@@ -5,6 +5,8 @@ no retry can fix (a wrong key, an unknown model) is told apart.
 """
 
 import asyncio
+import json
+import math
 import os
 import re
 import time
@@ -13,11 +15,20 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import httpx2
-from openai import APIConnectionError, APIStatusError, APITimeoutError, AsyncOpenAI, DefaultAsyncHttpxClient
-from openai.types.chat import ChatCompletion
+from openai import (
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    APITimeoutError,
+    AsyncOpenAI,
+    AsyncStream,
+    DefaultAsyncHttpxClient,
+)
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from seal.settings.sentences import nearest
 from seal.system.net import is_address, is_loopback
@@ -25,24 +36,36 @@ from seal.system.text import enumeration
 from shelf.suites import FIXED
 from shelf.suites.answers import (
     REQUEST_STATUSES,
+    CallRejected,
     ContextExceeded,
     EndpointFault,
     EndpointRefused,
     Reply,
+    misses_thoughts,
+    names_call,
     one_line,
     read_reply,
     refusal,
     refused_field,
+    streams_only,
 )
 from shelf.suites.serving import served_checkpoint, status
 
 RETRIED = frozenset({408, 409, 425, 429})
 """Refusals that pass: the endpoint is overloaded, not set up wrongly."""
 FORBIDDEN = 403
+UNREADABLE = frozenset({400, 422})
+"""With these an endpoint rejects what a request says."""
 LIMIT = "max_completion_tokens"
 """What some models take in place of max_tokens."""
 LEFT_OUT = "left out"
 """Stands for a field that is not sent: the endpoint's own value counts."""
+STREAM, THOUGHTS, ADDED = "stream", "thoughts", "added"
+"""What some endpoints want beyond the request: an answer in a stream, the thoughts of the messages before."""
+OUTAGES = frozenset(
+    {"endpoint_unreachable", *(f"endpoint_{code}" for code in (500, 502, 503, 504, 520, 521, 522, 523, 529))}
+)
+"""Causes that pass when the endpoint is up again."""
 
 OPENAI_KEY, DASHSCOPE_KEY = "OPENAI_API_KEY", "DASHSCOPE_API_KEY"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -113,9 +136,24 @@ class Endpoint:
         return os.environ.get(self.key_variable) or "none"
 
     @property
+    def base(self) -> str:
+        """The address without its query."""
+        return self.url.partition("?")[0].rstrip("/")
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query of every request: Azure's api-version."""
+        return dict(parse_qsl(urlsplit(self.url).query, keep_blank_values=True))
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The key as Azure takes it too, beside the client's own header."""
+        return {"api-key": self.key} if "api-version" in self.query else {}
+
+    @property
     def shown(self) -> str:
-        """The address without a password, as errors show it."""
-        return re.sub(r"//[^/@\s]+@", "//", self.url.rstrip("/"))
+        """The address without a password and without its query, which can hold a key, as errors show it."""
+        return re.sub(r"//[^/@\s]+@", "//", self.base)
 
     @property
     def proxied(self) -> bool:
@@ -124,7 +162,12 @@ class Endpoint:
 
     @property
     def _models(self) -> str:
-        return f"{self.url.rstrip('/')}/models"
+        return self.path("models")
+
+    def path(self, name: str) -> str:
+        """The address of a part of the API."""
+        query = urlsplit(self.url).query
+        return f"{self.base}/{name}?{query}" if query else f"{self.base}/{name}"
 
     def require(self) -> bool:
         """Return whether the endpoint takes FIXED, by its list of models.
@@ -132,7 +175,11 @@ class Endpoint:
         EndpointRefused if nothing answers at the address, if its list of models lacks ours and it does not answer as
         ours all the same (aliases, deployments), or if it must list them and does not.
         """
-        headers = {"Authorization": f"Bearer {self.key}"}
+        headers = {"Authorization": f"Bearer {self.key}", **self.headers}
+        if self.lists_models and self.query:
+            raise EndpointRefused(
+                f"The official tool takes no address with a query, as {self.shown}?...: name one without."
+            )
         try:
             client = httpx2.Client(timeout=CHECK_TIMEOUT_S, trust_env=self.proxied, follow_redirects=True)
         except (ImportError, ValueError, httpx2.InvalidURL) as error:
@@ -146,8 +193,8 @@ class Endpoint:
                 names = [entry.get("id") for entry in entries]
                 if unknown := bool(names) and self.model not in names:
                     asked = {"model": self.model, "messages": [{"role": "user", "content": "Hello."}]}
-                    chat = f"{self.url.rstrip('/')}/chat/completions"
-                    unknown = not client.post(chat, json=asked, headers=headers).is_success
+                    answer = client.post(self.path("chat/completions"), json=asked, headers=headers)
+                    unknown = not (answer.is_success or streams_only(answer.text))
         except (httpx2.HTTPError, ValueError) as error:
             raise EndpointRefused(
                 f"No OpenAI-compatible endpoint answers at {self.shown}/models ({error}): start it, or fix --base-url."
@@ -219,22 +266,27 @@ class EvaluatedModel:
 
 
 class ChatClient:
-    """Asynchronous client of one endpoint. timeout_s: for one attempt.
+    """Asynchronous client of one endpoint. timeout_s: for one attempt. wait_s: for an endpoint that is down.
 
-    replaced: the fields that the endpoint does not take, with what is sent in their place: another field or LEFT_OUT.
-    What its first answers refuse counts for all requests.
+    replaced: the fields that the endpoint does not take, with what is sent in their place, another field or LEFT_OUT,
+    and what it wants beside them (ADDED). What its first answers refuse counts for all requests.
     """
 
-    def __init__(self, endpoint: Endpoint, timeout_s: float = 600.0, attempts: int = 6):
+    def __init__(self, endpoint: Endpoint, timeout_s: float = 600.0, attempts: int = 6, wait_s: float = 0.0):
         self.endpoint = endpoint
         self.replaced: dict[str, str] = {}
         self._served = False
+        self._served_at = -math.inf
+        self._gone: EndpointFault | None = None
+        self._wait_s = wait_s
         self._deadline_s = attempts * (timeout_s + _BACKOFF_S)
         self._client = AsyncOpenAI(
-            base_url=endpoint.url.rstrip("/"),
+            base_url=endpoint.base,
             api_key=endpoint.key,
             timeout=timeout_s,
             max_retries=attempts - 1,
+            default_query=endpoint.query,
+            default_headers=endpoint.headers,
             http_client=DefaultAsyncHttpxClient(trust_env=endpoint.proxied),
         )
 
@@ -245,58 +297,110 @@ class ChatClient:
         seed: int,
         request_id: str,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        thoughts: Sequence[Mapping[str, Any]] = (),
     ) -> Reply:
         """The next assistant message, of min(max_tokens, what the context leaves) tokens; tools: as the API has them.
 
+        thoughts: those of the last messages of the assistant (`Reply`), for an endpoint that wants them back.
         Raises ContextExceeded if the dialogue is too long, RequestRefused if the model or a filter refuses,
-        EndpointFault if no attempt succeeds, EndpointRefused if the endpoint would refuse every request.
+        CallRejected if the messages are what cannot be read, EndpointFault if no attempt succeeds, EndpointRefused if
+        the endpoint would refuse every request.
         """
         fields = {name: value for name, value in asdict(sampling).items() if value is not None}
         fields |= {"seed": seed, **self.endpoint.extra}
         asked = {"messages": list(messages), **({"tools": list(tools)} if tools else {})}
         try:
-            completion = await self._ask(asked, fields, request_id)
+            completion = await self._through_outages(asked, fields, request_id, thoughts)
         except ContextExceeded:  # fewer tokens are left; without a limit an endpoint gives just those
             if fields.pop("max_tokens", None) is None:
                 raise
-            completion = await self._ask(asked, fields, request_id)
+            completion = await self._through_outages(asked, fields, request_id, thoughts)
         return read_reply(completion, self.endpoint.shown, tools is not None)
 
-    async def _ask(self, asked: Mapping[str, Any], fields: Mapping[str, Any], request_id: str) -> ChatCompletion:
-        """The answer to a request without the fields that the endpoint does not take."""
+    async def _through_outages(self, *request: Any) -> ChatCompletion:
+        """The answer, at the latest wait_s seconds after the endpoint is found down.
+
+        One that answered nobody in that time is gone: the requests that follow fail at once.
+        """
+        down_at = math.inf
         while True:
-            sent = {self.replaced.get(name, name): value for name, value in fields.items()}
-            sent.pop(LEFT_OUT, None)
+            if self._gone:
+                raise self._gone
             try:
-                completion = await self._send({**asked, **sent}, request_id)
+                completion = await self._ask(*request)
+            except EndpointFault as fault:
+                now = time.monotonic()
+                down_at = min(down_at, now)
+                if fault.cause not in OUTAGES or isinstance(fault, CallRejected) or not self._wait_s:
+                    raise
+                if now - down_at >= self._wait_s:
+                    self._gone = fault if self._served_at < down_at else None
+                    raise
+                await asyncio.sleep(min(POLL_S, self._wait_s))
+            else:
+                self._served_at = time.monotonic()
+                return completion
+
+    async def _ask(
+        self,
+        asked: Mapping[str, Any],
+        fields: Mapping[str, Any],
+        request_id: str,
+        thoughts: Sequence[Mapping[str, Any]],
+    ) -> ChatCompletion:
+        """The answer to a request in the form that the endpoint takes."""
+        added: set[str] = {name for name, how in self.replaced.items() if how == ADDED}
+        while True:
+            wanted = {**fields, **({"stream_options": {"include_usage": True}} if STREAM in added else {})}
+            sent = {self.replaced.get(name, name): value for name, value in wanted.items()}
+            sent.pop(LEFT_OUT, None)
+            body = {**asked, **sent}
+            if THOUGHTS in added:
+                body["messages"] = with_thoughts(asked["messages"], thoughts)
+            try:
+                completion = await self._send(body, request_id, STREAM in added)
             except APIStatusError as error:
                 code, text = error.status_code, error.response.text
                 if told := refusal(code, text, self.endpoint.shown):
                     raise told from error
+                if code in REQUEST_STATUSES and STREAM not in added and streams_only(text):
+                    added.add(STREAM)
+                    continue
+                if code in REQUEST_STATUSES and THOUGHTS not in added and any(thoughts) and misses_thoughts(text):
+                    added.add(THOUGHTS)
+                    continue
                 field = refused_field(text, sent) if code in REQUEST_STATUSES else None
                 if field is None or (self._served and field not in (*self.replaced, *self.replaced.values())):
-                    raise await self._refused(error, {**asked, **sent}) from error
+                    raise await self._refused(error, body, STREAM in added) from error
                 name = next((name for name, other in self.replaced.items() if other == field), field)
                 self.replaced[name] = LIMIT if field == "max_tokens" and LIMIT in text else LEFT_OUT
             else:
+                if isinstance(completion, str) and completion.startswith("data:") and STREAM not in added:
+                    added.add(STREAM)  # it streams whatever it is asked for
+                    continue
                 self._served = True
+                self.replaced |= dict.fromkeys(added, ADDED)
                 return completion
 
-    async def _send(self, body: Mapping[str, Any], request_id: str) -> ChatCompletion:
+    async def _send(self, body: Mapping[str, Any], request_id: str, streams: bool = False) -> ChatCompletion:
         url = self.endpoint.shown
         try:
             # The client's own timeout starts again with every byte that arrives.
             async with asyncio.timeout(self._deadline_s):
-                return await self._client.chat.completions.create(
+                answer = await self._client.chat.completions.create(
                     model=self.endpoint.model,
                     messages=body["messages"],
                     extra_headers={"X-Request-Id": quote(request_id)},
                     extra_body={name: value for name, value in body.items() if name != "messages"},
+                    **({"stream": True} if streams else {}),
                 )
+                return await _joined(answer, url) if streams else answer
         except (APITimeoutError, TimeoutError) as error:
             raise EndpointFault("endpoint_timeout", f"{url} did not answer in time") from error
         except APIConnectionError as error:
             raise EndpointFault("endpoint_unreachable", f"{url}: {error.__cause__ or error}") from error
+        except httpx2.HTTPError as error:  # within a stream the client does not wrap them
+            raise EndpointFault("endpoint_unreachable", f"{url}: {error}") from error
         except ValueError as error:
             raise EndpointFault("endpoint_protocol", f"{url} answered no chat completion: {error}") from error
 
@@ -304,18 +408,22 @@ class ChatClient:
         """Close the connections."""
         await self._client.close()
 
-    async def _refused(self, error: APIStatusError, body: Mapping[str, Any]) -> Exception:
+    async def _refused(self, error: APIStatusError, body: Mapping[str, Any], streams: bool) -> Exception:
         """Return the exception for a status other than 200, after the last attempt.
 
         A status that may be about this request alone is, if the endpoint answers others.
         """
         code, text, url = error.status_code, one_line(error.response.text), self.endpoint.shown
-        fault = EndpointFault(f"endpoint_{code}", f"{url} answered {code}: {text[:200]}")
+        rejected = code in UNREADABLE or (code >= 500 and names_call(error.response.text))
+        fault = (CallRejected if rejected else EndpointFault)(
+            f"endpoint_{code}", f"{url} answered {code}: {text[:200]}"
+        )
         if code >= 500 or code in RETRIED or (code in REQUEST_STATUSES and self._served):
             return fault
         if code in REQUEST_STATUSES and code != FORBIDDEN:
             try:
-                await self._send({**body, "messages": [{"role": "user", "content": "Hello."}]}, "seal-evaluation-probe")
+                probe = {**body, "messages": [{"role": "user", "content": "Hello."}]}
+                await self._send(probe, "seal-evaluation-probe", streams)
             except (APIStatusError, EndpointFault):
                 pass
             else:
@@ -325,3 +433,35 @@ class ChatClient:
             f"{url} refused the request with {code} ({text[:200]}): check --base-url, --model and "
             f"{self.endpoint.key_variable}."
         )
+
+
+def with_thoughts(
+    messages: Sequence[Mapping[str, Any]], thoughts: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The messages, the last ones of the assistant with their thoughts."""
+    said = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
+    none = {name: "" for each in thoughts for name in each}  # of a message without thoughts
+    known = {number: {**none, **each} for number, each in zip(reversed(said), reversed(thoughts), strict=False)}
+    return [{**message, **known.get(number, {})} for number, message in enumerate(messages)]
+
+
+async def _joined(chunks: AsyncStream[ChatCompletionChunk], url: str) -> ChatCompletion:
+    """The completion that a stream gives piece by piece; EndpointFault if it ends early or with an error."""
+    state = ChatCompletionStreamState()
+    completion: Any = None
+    try:
+        async for chunk in chunks:
+            state.handle_chunk(chunk)
+            completion = state.current_completion_snapshot
+    except (APIStatusError, APIConnectionError):
+        raise
+    except APIError as error:
+        text = json.dumps({"error": error.body or error.message})
+        raise refusal(400, text, url) or EndpointFault(
+            "endpoint_error", f"{url} answered an error: {one_line(text)[:200]}"
+        ) from error
+    except (AssertionError, AttributeError, LookupError, RuntimeError, TypeError) as error:
+        raise EndpointFault("endpoint_protocol", f"{url} answered no stream of chat completions: {error!r}") from error
+    if completion is None or not all(choice.finish_reason for choice in completion.choices):
+        raise EndpointFault("endpoint_error", f"{url} broke its stream off")
+    return completion

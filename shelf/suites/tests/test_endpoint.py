@@ -28,7 +28,8 @@ def answering(answers):
             got.append((dict(self.headers), body))
             status, text = answers[min(len(got), len(answers)) - 1]
             self.send_response(status)
-            for name, value in (("content-type", "application/json"), ("retry-after-ms", "10")):
+            kind = "text/event-stream" if text.startswith("data:") else "application/json"
+            for name, value in (("content-type", kind), ("retry-after-ms", "10")):
                 self.send_header(name, value)
             self.send_header("content-length", str(len(text.encode())))
             self.end_headers()
@@ -41,9 +42,13 @@ def answering(answers):
         yield f"{server.url}/v1", got
 
 
-async def ask(url, asked=None, **options):
+USER = {"role": "user", "content": "hi"}
+TOOLS = {"tools": [{"type": "function", "function": {"name": "ls"}}]}
+LS = {"id": "call_1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+
+
+async def ask(url, asked=None, messages=(USER,), **options):
     client = ChatClient(Endpoint(url, "m"), **options)
-    messages = [{"role": "user", "content": "hi"}]
     try:
         return await client.complete(messages, Sampling(0.5, 0.9, 64), 7, "task/0/1", **(asked or {}))
     finally:
@@ -148,6 +153,191 @@ def test_an_answer_that_the_endpoint_broke_off_is_its_fault(reason, text):
     assert fault.value.cause == "endpoint_error"
 
 
+def choices(*messages, finish="tool_calls"):
+    return json.dumps(
+        {"choices": [{"index": n, "message": m, "finish_reason": finish} for n, m in enumerate(messages)]}
+    )
+
+
+SAID, MADE = {"content": "I will look."}, {"content": None, "tool_calls": [LS]}
+OTHER = {"content": None, "tool_calls": [{**LS, "id": "call_2"}]}
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "names"),
+    [
+        (choices(SAID, MADE), "I will look.", ["ls"]),
+        (choices(MADE, SAID), "I will look.", ["ls"]),
+        (choices(MADE, OTHER), "", ["ls", "ls"]),
+        (choices(SAID, {"content": "Or not."}, finish="stop"), "I will look.", []),
+        (answer("function_call", **SAID, function_call=LS["function"]), "I will look.", ["ls"]),
+        (answer("stop", content=None, function_call=LS["function"]), "", ["ls"]),
+        (answer("malformed_function_call", content="I look."), "I look.", []),
+    ],
+)
+def test_the_calls_of_a_message_are_read_wherever_it_has_them(given, text, names):
+    reply = reply_to(given, asked=TOOLS)
+    assert (reply.text, [call["function"]["name"] for call in reply.calls]) == (text, names)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(answer(reason, **SAID) for reason in ("tool_calls", "TOOL_CALLS", "function_call", "tool_use", "tool_call")),
+        answer("stop", **SAID, tool_call=LS),
+        answer("stop", content=[{"type": "tool_use", "name": "ls", "input": {}}]),
+        choices(MADE | SAID, OTHER | SAID),
+        choices(MADE, MADE),
+    ],
+)
+@pytest.mark.parametrize("asked", [TOOLS, {}], ids=["tools", "text"])
+def test_calls_that_were_lost_on_their_way_are_the_endpoint_s_fault(given, asked):
+    with pytest.raises(EndpointFault) as fault:
+        reply_to(given, asked=asked)
+    assert fault.value.cause == "endpoint_error"
+
+
+CHUNK = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+
+
+def stream(*deltas, finish="stop"):
+    ends = [{"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}] * bool(finish)
+    usage = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
+    parts = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas] + ends + [{"choices": [], "usage": usage}]
+    return "".join(f"data: {json.dumps(CHUNK | part)}\n\n" for part in parts) + "data: [DONE]\n\n"
+
+
+CALLED = (
+    {"role": "assistant", "content": "I ", "reasoning_content": "Hm"},
+    {"content": "look.", "reasoning_content": "."},
+    {"tool_calls": [{"index": 0, **LS, "function": {"name": "ls", "arguments": "{"}}]},
+    {"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]},
+)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "This model only supports stream mode: set the stream parameter.",
+        "This model only support stream mode, please enable the stream parameter to access the model.",
+        "parameter.enable_thinking must be set to false for non-streaming calls",
+        "Stream must be set to true",
+    ],
+)
+def test_an_endpoint_that_only_streams_is_asked_for_streams(said):
+    async def twice(url):
+        client = ChatClient(Endpoint(url, "m"))
+        replies = [await client.complete([USER], Sampling(), 7, f"task/0/{n}", **TOOLS) for n in range(2)]
+        await client.close()
+        return replies
+
+    refused = (400, json.dumps({"error": {"code": "invalid_parameter_error", "message": said}}))
+    for first in (refused, (200, stream(*CALLED))):  # some stream whatever they are asked for
+        with answering([first, (200, stream(*CALLED))]) as (url, got):
+            replies = asyncio.run(twice(url))
+        assert [body.get("stream") for _, body in got] == [None, True, True]
+        for reply in replies:
+            assert (reply.text, reply.tokens, reply.thoughts) == ("I look.", 7, {"reasoning_content": "Hm."})
+            assert [call["function"] for call in reply.calls] == [LS["function"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (stream({"content": "half"}, finish=None), "endpoint_error"),
+        (f"data: {json.dumps({'error': {'message': 'no capacity'}})}\n\n", "endpoint_error"),
+        ("data: {\n\n", "endpoint_protocol"),
+        ("data: 3\n\n", "endpoint_protocol"),
+        ("data: [DONE]\n\n", "endpoint_error"),
+        (stream({"tool_calls": [LS]}, {"tool_calls": [LS]}), "endpoint_protocol"),
+        (stream({"content": {"a": 1}}, {"content": "a"}), "endpoint_protocol"),
+    ],
+)
+def test_a_stream_that_ends_early_or_is_none_is_the_endpoint_s_fault(text, cause):
+    with pytest.raises(EndpointFault) as fault:
+        reply_to(stream({}), text, asked=TOOLS)
+    assert fault.value.cause == cause
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index 1",
+        "Missing `reasoning_content` field in the assistant message at message index 1",
+        "The `reasoning_content` in the thinking mode must be passed back to the API.",
+    ],
+)
+def test_thoughts_go_back_to_an_endpoint_that_wants_them_and_to_no_other(said):
+    history = [
+        USER,
+        {"role": "assistant", **MADE},
+        {"role": "tool", "content": "a"},
+        {"role": "assistant", **MADE},
+        USER,
+    ]
+    asked = {**TOOLS, "thoughts": [{"reasoning_content": "Hm."}, {}]}
+    refused = (400, json.dumps({"error": {"message": said, "type": "invalid_request_error"}}))
+    with answering([refused, (200, answer(content="Done."))]) as (url, got):
+        assert asyncio.run(ask(url, asked, history)).text == "Done."
+    assert [[m.get("reasoning_content") for m in body["messages"]] for _, body in got] == [
+        [None] * 5,
+        [None, "Hm.", None, "", None],
+    ]
+
+
+def test_the_query_of_an_address_stands_behind_each_path(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    asked = []
+
+    class Azure(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append((self.path, self.headers["api-key"]))
+            said = answer(content="hello").encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        do_POST = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    with Loopback(Azure) as server:
+        for end in ("", "/"):
+            url = f"{server.url}/openai/deployments/m{end}?api-version=2024-10-21"
+            assert Endpoint(url, "m").require() is False
+            assert asyncio.run(ask(url)).text == "hello"
+            with pytest.raises(EndpointRefused, match="query"):
+                Endpoint(url, "m", lists_models=True).require()
+    paths = [f"/openai/deployments/m/{name}?api-version=2024-10-21" for name in ("models", "chat/completions")]
+    assert asked == [(path, "secret") for path in paths * 2]
+
+
+def test_an_endpoint_that_comes_back_within_the_wait_answers():
+    down = (503, "{}")
+    assert reply_to(down, down, answer(content="up"), attempts=1, wait_s=60).text == "up"
+
+
+def test_an_endpoint_that_stays_away_is_waited_for_once():
+    async def twice(url):
+        client = ChatClient(Endpoint(url, "m"), attempts=1, wait_s=0.1)
+        for name in ("task/0/1", "task/0/2"):
+            with pytest.raises(EndpointFault) as fault:
+                await client.complete([USER], Sampling(), 7, name)
+            yield fault.value.cause, len(got)
+        await client.close()
+
+    async def seen(url):
+        return [each async for each in twice(url)]
+
+    with answering([(503, "{}")]) as (url, got):
+        (cause, asked), second = asyncio.run(seen(url))
+    assert cause == "endpoint_503" and asked > 1
+    assert second == (cause, asked)
+
+
 def test_an_error_inside_a_completion_is_judged_as_one_outside():
     faulty = json.loads(answer("error", content=""))
     faulty["choices"][0]["error"] = {"code": 502, "message": "Upstream idle timeout"}
@@ -163,6 +353,7 @@ def test_an_error_inside_a_completion_is_judged_as_one_outside():
     "refused",
     [
         answer(content=None, refusal="I cannot help with that."),
+        answer(content=[{"type": "refusal", "refusal": "No."}]),
         answer("content_filter", content=""),
         answer("SAFETY", content="half"),
         answer("sensitive", content=None),

@@ -103,10 +103,10 @@ def malformed(count, seed=0):
 
 
 @contextlib.contextmanager
-def endpoint(scripts, strict=False):
+def endpoint(scripts, strict=0):
     """An endpoint that gives the answers of scripts[key] in turn; its address, and what each side asked it by key.
 
-    strict: it refuses messages with calls that no message answers, as some do.
+    strict: the status with which it answers messages with calls that no message answers, as some do.
     """
     asked = defaultdict(list)
 
@@ -125,7 +125,7 @@ def endpoint(scripts, strict=False):
             text = json.dumps({"id": "1", "object": "chat.completion", "choices": [choice], "usage": usage}).encode()
             calls = sum(len(message.get("tool_calls") or ()) for message in body["messages"])
             answers = sum(message["role"] == "tool" for message in body["messages"])
-            self.send_response(400 if strict and calls != answers else 200)
+            self.send_response(strict if strict and calls != answers else 200)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(text)))
             self.end_headers()
@@ -175,9 +175,9 @@ def decoded(handler, said):
         return []
 
 
-async def ours(url, service_url, runs):
-    """The records of our own evaluation of the same runs."""
-    client, service = ChatClient(Endpoint(url, "m")), AsyncServiceClient(service_url, "bfcl", deadline_s=300)
+async def ours(url, service_url, runs, **options):
+    """The records of our own evaluation of the same runs; options: of the client."""
+    client, service = ChatClient(Endpoint(url, "m"), **options), AsyncServiceClient(service_url, "bfcl", deadline_s=300)
     services, gate = Services([service], 60.0), asyncio.Semaphore(16)
 
     async def one(key, task):
@@ -228,13 +228,18 @@ def test_verdicts_and_requests_are_the_official_handler_s(service_url, monkeypat
     assert not wrong and not all(passed)
 
 
-def test_a_call_that_the_endpoint_cannot_read_again_ends_the_dialogue_as_the_model_s_fault(service_url):
+@pytest.mark.parametrize(
+    ("status", "infra", "stop"), [(400, None, "parse_error"), (422, None, "parse_error"), (503, "endpoint_503", "")]
+)
+def test_a_call_that_the_endpoint_cannot_read_again_is_the_model_s_fault_and_an_outage_after_it_is_not(
+    service_url, status, infra, stop
+):
     task = next(task for task in load_tasks().values() if all(task.reference))
     turns = perfect(task)
     turns[0][0]["tool_calls"][0]["function"]["arguments"] = "{"
-    with endpoint([[answer for turn in turns for answer in turn]], strict=True) as (url, _):
-        (record,) = asyncio.run(ours(url, service_url, [(task, turns)]))
-    assert (record.infra, record.stop, record.score) == (None, "parse_error", 0.0)
+    with endpoint([[answer for turn in turns for answer in turn]], strict=status) as (url, _):
+        (record,) = asyncio.run(ours(url, service_url, [(task, turns)], attempts=1))
+    assert (record.infra, record.stop, record.score) == (infra, stop, 0.0)
 
 
 @pytest.mark.slow
