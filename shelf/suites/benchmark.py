@@ -44,6 +44,10 @@ STEP = 0
 """The training step under which results are logged."""
 UNREADABLE = "parse_error"
 """The stop of a dialogue that cannot go on after a call that could not be read."""
+OWN_FIELDS = frozenset(
+    ("model", "messages", "tools", "temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "n", "stream")
+)
+"""Fields of a request that follow from the task and from options of their own."""
 ATTEMPTS = 4
 RESTART_WAIT_S = 120.0
 """Seconds that an episode waits for its service to answer again."""
@@ -155,9 +159,21 @@ class Evaluation:
             raise ValueError("--samples and --concurrency must be at least 1.")
         if len({row.environment for row in self.rows}) != 1:
             raise ValueError("An evaluation plays tasks of one environment, and at least one task.")
+        if own := sorted(OWN_FIELDS & self.extra.keys()):
+            raise ValueError(
+                f"--extra may not set {', '.join(own)}: SEAL fills these fields; --temperature, --top-p, --max-tokens, "
+                "--seed and --samples set what can be chosen."
+            )
         if self.harness is not None:
             if self.extra:
                 raise ValueError("--extra is for SEAL's own requests: with --harness, set the fields in the agent.")
+            if self.episode.calls_tools:
+                raise ValueError(
+                    f"--prompt-mode {MODE} is for SEAL's own requests: leave it out with --harness, whose agent offers "
+                    "the tools to the model itself."
+                )
+            if "?" in (self.model.base_url or ""):
+                raise ValueError("--harness takes no --base-url with a query: an agent's client would lose it.")
             require_harness(self.harness)
 
     @property
@@ -167,14 +183,15 @@ class Evaluation:
     def recorded(self, versions: Mapping[str, str]) -> dict[str, Any]:
         """Return the settings that results depend on; an evaluation is resumed only with the same values.
 
+        What a harness samples with is its own, so unknown: None.
         versions: of the environment's data and packages, as the service has them.
         """
         return {
             "model": str(self.model.checkpoint.resolve()) if self.model.checkpoint else self.model.name,
             "prompt_mode": self.episode.prompt_mode,
-            **asdict(self.sampling),
+            **{name: None if self.harness else value for name, value in asdict(self.sampling).items()},
             "max_steps": self.episode.max_steps,
-            "seed": self.episode.seed,
+            "seed": None if self.harness else self.episode.seed,
             "samples": self.samples,
             "tasks": len(self.rows),
             "tasks_sha256": json_hash([[row.task_id, row.turns] for row in self.rows]),
@@ -211,7 +228,7 @@ def evaluate(
         stack.enter_context(hold(out))
         model = evaluation.model
         takes = model.checkpoint or Endpoint(model.base_url or "", model.name).require()
-        fixed = {**(FIXED if takes else {}), **evaluation.extra}
+        fixed = {**(FIXED if takes and not evaluation.harness else {}), **evaluation.extra}
         service, versions = stack.enter_context(
             environment_service(evaluation.env_url, out / "service.log", evaluation.task_files, evaluation.environment)
         )

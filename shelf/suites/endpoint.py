@@ -62,6 +62,10 @@ LEFT_OUT = "left out"
 """Stands for a field that is not sent: the endpoint's own value counts."""
 STREAM, THOUGHTS, ADDED = "stream", "thoughts", "added"
 """What some endpoints want beyond the request: an answer in a stream, the thoughts of the messages before."""
+ADDITIONS = {
+    STREAM: "The endpoint answers in streams alone: they were read.",
+    THOUGHTS: "The endpoint wants the model's thoughts back with each message: they were sent.",
+}
 OUTAGES = frozenset(
     {"endpoint_unreachable", *(f"endpoint_{code}" for code in (500, 502, 503, 504, 520, 521, 522, 523, 529))}
 )

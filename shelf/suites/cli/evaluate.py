@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from shlex import split as split_words
@@ -26,6 +27,7 @@ from shelf.suites.cli.evaluate_suites import app as suites
 if TYPE_CHECKING:
     from seal.data.rows import TaskRow
     from seal.records.trajectory import TrajectoryRecord
+    from seal.rollout.harness.task import Harness
     from shelf.suites.benchmark import Evaluation, EvaluationOutcome
     from shelf.suites.journal import Journal
 
@@ -77,17 +79,22 @@ def bfcl(
         str | None, shared.of_how("Play with your agent: module:function, or a command in quotes (docs/harness.md).")
     ] = None,
     temperature: Annotated[float | None, shared.of_how("Default: 0, or 1 with several samples.")] = None,
-    top_p: Annotated[float, shared.of_how("Share of the probability mass to sample from.")] = 1.0,
-    max_tokens: Annotated[int, shared.of_how("Tokens of one assistant message, or what the context leaves.")] = 4096,
+    top_p: Annotated[float | None, shared.of_how("Share of the probability mass to sample from (default: 1).")] = None,
+    max_tokens: Annotated[
+        int | None, shared.of_how("Tokens of one assistant message, or what the context leaves (default: 4096).")
+    ] = None,
     max_steps: Annotated[
         int | None, shared.of_how("Messages with calls per user turn (default: 20, like the official tool).", least=1)
     ] = None,
     extra: Annotated[
         str | None, shared.of_how('More fields of each request, as JSON: {"enable_thinking": false}.')
     ] = None,
-    seed: Annotated[int, shared.of_how("Of the samples.")] = 0,
+    seed: Annotated[int | None, shared.of_how("Of the samples (default: 0).")] = None,
     concurrency: Annotated[int, shared.of_how("Rollouts at once.")] = 32,
     timeout: Annotated[float, shared.of_how("Seconds for one request.")] = 600.0,
+    wait: Annotated[
+        float | None, shared.of_how("Seconds to wait for an endpoint that goes down (default: 60).", least=0)
+    ] = None,
     deadline: Annotated[float, shared.of_how("Seconds for one rollout.")] = 1800.0,
     env_url: Annotated[str, shared.of_how("The service; started here if nothing answers.")] = SERVICE.env_url,
     out: Annotated[Path | None, shared.of_how("Results (default: experiments/eval_MODEL).")] = None,
@@ -105,8 +112,16 @@ def bfcl(
 
         named = EvaluatedModel.named(model, base_url, checkpoint, serve_args)
         chosen = {"categories": categories, "prefix_turns": prefix_turns, "task_file": task_file, "limit": limit}
-        if temperature is None:
-            temperature = float(samples > 1)
+        given = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
+        own = {
+            name for name, value in {**given, "seed": seed, "wait": wait, "extra": extra}.items() if value is not None
+        }
+        if harness and own:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(own))
+            raise ValueError(f"{options} is for SEAL's own requests: with --harness the agent decides; set it there.")
+        sampling = {"temperature": float(samples > 1)} | {
+            name: given[name] for name in given if given[name] is not None
+        }
         if environment == BENCHMARK:
             max_steps = max_steps or OFFICIAL_STEPS
         mode = prompt_mode or get_environment(environment).formats[0]
@@ -116,12 +131,13 @@ def bfcl(
             model=named,
             out=out or shared.default_folder(suite, named.name),
             samples=samples,
-            sampling=Sampling(temperature, top_p, max_tokens),
-            episode=EpisodeSettings(mode, max_steps, deadline, seed, {"native": True} if harness else {}),
+            sampling=Sampling(**sampling),
+            episode=EpisodeSettings(mode, max_steps, deadline, seed or 0, {"native": True} if harness else {}),
             env_url=env_url,
             concurrency=concurrency,
             timeout_s=timeout,
-            harness=split_words(harness) if harness and (" " in harness or which(harness)) else harness,
+            wait_s=60.0 if wait is None else wait,
+            harness=None if harness is None else _harness(harness),
             task_files=tuple(name for name in tasks or () if name != BENCHMARK),
             extra=_fields(extra or "{}"),
         )
@@ -129,6 +145,19 @@ def bfcl(
         outcome = _play(evaluation, named.name, console)
         _show(outcome, f"{named.name}, {mode}", console)
     raise typer.Exit(shared.FAILED if outcome.failed else 0)
+
+
+def _harness(text: str) -> Harness:
+    """`module:function`, or the words of a command, quoted as in a shell where a word holds spaces."""
+    if which(text):
+        return (text,)
+    try:
+        words = split_words(text)
+    except ValueError as error:
+        raise ValueError(f"--harness {text!r} is no command ({error}): close each quote, as in a shell.") from None
+    if not words:
+        raise ValueError("--harness is empty: name module:function, or a command in quotes.")
+    return words if len(words) > 1 or which(words[0]) else words[0]
 
 
 def _fields(text: str) -> dict[str, Any]:
@@ -199,20 +228,20 @@ def _play(evaluation: Evaluation, title: str, console: Console) -> EvaluationOut
     from shelf.suites.benchmark import evaluate
 
     passed = failed = 0
-    with Bar(console) as progress:
-        bar = progress.add_task(title, total=len(evaluation.rows) * evaluation.samples)
+    with Bar(console, "played") as progress:
+        bar = progress.add_task(f"{title}: 0 passed", total=len(evaluation.rows) * evaluation.samples)
 
         def on_start(journal: Journal) -> None:
             nonlocal passed
             passed = sum(bool(line["score"]) for line in journal.lines.values())
-            progress.update(bar, completed=len(journal.finished()))
+            progress.update(bar, completed=len(journal.finished()), description=f"{title}: {passed} passed")
 
         def on_rollout(record: TrajectoryRecord) -> None:
             nonlocal passed, failed
             passed += bool(record.score)
             failed += record.infra is not None
-            lost = f", {failed} failed" if failed else ""
-            progress.update(bar, advance=1, description=f"{title}: {passed} passed{lost}")
+            lost = f", {failed} not run" if failed else ""
+            progress.update(bar, advance=record.infra is None, description=f"{title}: {passed} passed{lost}")
 
         return evaluate(evaluation, on_start, on_rollout)
 
@@ -223,27 +252,31 @@ def _show(outcome: EvaluationOutcome, title: str, console: Console) -> None:
     from shelf.statistics.log import read_log
     from shelf.statistics.summary import load_suspected, summarise, suspected_tasks
     from shelf.statistics.tables import summary_table
-    from shelf.suites.endpoint import LEFT_OUT
+    from shelf.suites.endpoint import ADDED, ADDITIONS, LEFT_OUT
 
     log = read_log(outcome.log)
     suspected = suspected_tasks(log.lines, load_suspected())
     less = {(row.step, row.name): row for row in summarise(log, suspected)} if suspected else {}
     console.print(summary_table(summarise(log), title, less))
+    say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
     known = " and ".join(f"{count:,} {way}" for way, count in count_tokens(log.lines).items() if count)
     tokens = f" (tokens: {known})" if known else ""  # those of a harness are its own
-    console.print(f"{outcome.played} rollouts played, {outcome.kept} kept from before{tokens}; log: {outcome.log}")
+    say(f"{outcome.played} rollouts played, {outcome.kept} kept from before{tokens}; log: {outcome.log}")
     for name, other in outcome.replaced.items():
+        if other == ADDED:
+            say(ADDITIONS[name])
+            continue
         sent = "its own value counts" if other == LEFT_OUT else f"{other} was sent in its place"
-        console.print(f"The endpoint does not take {name}: {sent}.")
+        say(f"The endpoint does not take {name}: {sent}.")
     refused = [line for line in log.lines if line.stop == REFUSAL]
     if refused:
-        console.print(f"{len(refused)} rollouts ended with a refusal and count as failed: {refused[0].infra_message}")
+        say(f"{len(refused)} rollouts ended with a refusal and count as failed: {refused[0].infra_message}")
     if outcome.failed:
-        console.print(
+        say(
             f"{outcome.failed} rollouts failed for reasons other than the policy and are not counted; the same command "
             "plays them again.",
             style="bold red",
         )
         causes = {line.infra: line.infra_message for line in log.lines if line.infra is not None}
         for cause, example in causes.items():
-            console.print(f"{cause}: {example}", markup=False)
+            say(f"{cause}: {example}")
