@@ -24,9 +24,8 @@ _LISTED = (
 )
 _EXTRAS = {"handover": "handover"}
 """The extra that the commands of a package need, if it is not `train`."""
-_CHECKS = {"tasks": "shelf.testbed.nowhere"}
 
 COMMANDS = {
-    name: Entry(section, summary, f"shelf.{package}.cli.{name}", _EXTRAS.get(package, "train"), _CHECKS.get(name, ""))
+    name: Entry(section, summary, f"shelf.{package}.cli.{name}", _EXTRAS.get(package, "train"))
     for package, name, section, summary in _LISTED
 }

@@ -28,14 +28,12 @@ class Entry(NamedTuple):
     """A command's entry in the help: its section and one sentence; extra: the packages that it needs.
 
     module: defines `app`, a typer.Typer without completion of its own: one command, or several as a group.
-    data_check: a module whose `problems()` are sentences about the benchmark's tasks, for `seal data check --sources`.
     """
 
     section: str
     summary: str
     module: str
     extra: str = "train"
-    data_check: str = ""
 
 
 GROUP = "seal.commands"

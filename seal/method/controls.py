@@ -80,15 +80,9 @@ def failure_labels(taxonomy: str) -> frozenset[str]:
 
 
 def named_failures(labels: Collection[str], settings: DiagnosisSettings, seed: int, draw: str) -> frozenset[str]:
-    """The failures among the labels of one prompt's rollouts, as `settings.source` names them.
-
-    random: as many labels, drawn by `seed` and `draw` from all failures. The others as in :func:`relabel`.
-    """
+    """The failures among the labels of one prompt's rollouts; `source=random`: as many, drawn by `seed` and `draw`."""
     every = failure_labels(settings.taxonomy)
     failures = every & set(labels)
-    if settings.source == "permuted":
-        names = exchanged_names(settings.taxonomy, seed)
-        return frozenset(names[label] for label in failures)
     if settings.source == "random":
         return frozenset(random.Random(f"random:{seed}:{draw}").sample(sorted(every), len(failures)))
     return failures

@@ -137,13 +137,20 @@ def test_a_checkpoint_s_folder_without_weights_is_named(config, tmp_path):
     assert "its config.json is cut or no JSON" in refused(config, preflight.CHECKS["model"])
 
 
+def test_permuted_labels_are_no_control_of_a_retry(config):
+    config.seal.interface = {**config.seal.interface, "teacher": "retry", "share": 0.5}
+    preflight.CHECKS["teacher"](Recipe.of(config))
+    config.seal.diagnosis.source = "permuted"
+    assert "seal.diagnosis.source=permuted" in refused(config, preflight.CHECKS["teacher"])
+
+
 @pytest.mark.parametrize(("share", "fits"), [(0.1, False), (0.125, True), (1.0, True)])
 def test_a_share_without_a_rollout_is_named(config, share, fits):
     config.seal.interface.share = share
     if fits:
-        preflight.CHECKS["engines"](Recipe.of(config))
+        preflight.CHECKS["teacher"](Recipe.of(config))
     else:
-        assert "seal.interface.share=0.1 leaves no rollout" in refused(config, preflight.CHECKS["engines"])
+        assert "seal.interface.share=0.1 leaves no rollout" in refused(config, preflight.CHECKS["teacher"])
 
 
 def test_fewer_tasks_than_a_batch_are_named(config):

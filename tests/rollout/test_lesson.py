@@ -128,12 +128,6 @@ def test_only_where_no_plain_rollout_passes_others_see_the_cues_that_answer_its_
     assert {"feedback_tools", "listed_tools"} <= answers < set(OMEGA["cues"]["*"])
 
 
-def test_exchanged_labels_call_for_other_cues(url):
-    control = (*RETRY, "seal.diagnosis.source=permuted")
-    failing = roll_out([url], ScriptedEngine([WRONG, "Done."]), *control, omega=OMEGA, trajectories=8)
-    assert failing[1][1].cues and "feedback_tools" not in failing[1][1].cues
-
-
 def test_a_plain_rollout_that_breaks_off_keeps_no_retry_waiting(url):
     async def dies(number):
         raise RuntimeError("lost")

@@ -318,14 +318,8 @@ def _taught(player: Player, row: TaskRow, index: int, samples: int, step: int, o
         if cues and record.usable and record.passed and not record.truncated:
             told = [message["content"] for message in record.messages if message["role"] == "assistant"]
             taught = player.play(row, sample, step, None, True, told).passed
-        records.append(
-            replace(
-                record,
-                cues=cues,
-                taught=taught,
-                silent=record.usable and (record.silent or (bool(cues) and not taught)),
-            )
-        )
+        silent = record.usable and (record.silent or (bool(cues) and not taught))
+        records.append(replace(record, cues=cues, taught=taught, silent=silent))
     return records
 
 

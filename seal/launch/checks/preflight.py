@@ -38,6 +38,7 @@ FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "trainer.resume_from_path": ((None,), "--resume PATH names it"),
     "trainer.max_actor_ckpt_to_keep": ((None,), "it removes parts of checkpoints: use seal.checkpoints.keep_last"),
     "trainer.max_critic_ckpt_to_keep": ((None,), "there is no critic"),
+    "critic.enable": ((None, False), "SEAL trains no critic"),
     "trainer.remove_previous_ckpt_in_save": ((None, False), "seal.checkpoints removes checkpoints"),
 }
 """verl's keys that SEAL allows few values: these, and why."""
@@ -97,28 +98,36 @@ def _fixed(recipe: Recipe) -> None:
             raise LaunchError(f"{key} is {shown(value)}; it must be {known}: {why}.")
 
 
-def _engines(recipe: Recipe) -> None:
-    """Refuse what a teacher and GRPO cannot do, and a share of rollouts that is less than one."""
-    rollout = recipe.config.actor_rollout_ref.rollout
-    if recipe.settings.teaches and recipe.config.algorithm.rollout_correction.bypass_mode:
+def _optimiser(recipe: Recipe) -> None:
+    """Refuse an estimator that SEAL does not train, and a shortcut that a GPU's engine ignores."""
+    if (estimator := recipe.config.algorithm.adv_estimator) == "gae":
         raise LaunchError(
-            "algorithm.rollout_correction.bypass_mode=true makes the engine's log-probs the old ones, but it saw "
-            "the cues that seal.interface.teacher takes away: leave it false."
-        )
-    if (estimator := recipe.config.algorithm.adv_estimator) == "gae" or recipe.config.critic.enable:
-        raise LaunchError(
-            f"algorithm.adv_estimator={estimator} or critic.enable=true asks for a critic, which SEAL does not train: "
-            "set grpo, and leave the other null."
+            f"algorithm.adv_estimator={estimator} asks for a critic, which SEAL does not train: set it to grpo."
         )
     if recipe.config.actor_rollout_ref.actor.use_prefix_grouper and recipe.config.trainer.device != "cpu":
         raise LaunchError(
             "actor_rollout_ref.actor.use_prefix_grouper=true does nothing on a GPU, with verl's engine: leave it false."
         )
-    share = recipe.settings.interface.share
-    if rollout.n >= 1 and whole_part(share, rollout.n) < 1:
+
+
+def _teacher(recipe: Recipe) -> None:
+    """Refuse what takes a teacher its cues or its control, and a share of rollouts that is less than one."""
+    settings, rollouts = recipe.settings, recipe.config.actor_rollout_ref.rollout.n
+    if settings.teaches and recipe.config.algorithm.rollout_correction.bypass_mode:
         raise LaunchError(
-            f"seal.interface.share={share:g} leaves no rollout of {rollout.n} (actor_rollout_ref.rollout.n) that sees "
-            f"Omega: raise it to {1 / rollout.n:g}, or set seal.interface.enabled=false."
+            "algorithm.rollout_correction.bypass_mode=true makes the engine's log-probs the old ones, but it saw "
+            "the cues that seal.interface.teacher takes away: leave it false."
+        )
+    if settings.teaches and settings.interface.teacher == "retry" and settings.diagnosis.source == "permuted":
+        raise LaunchError(
+            "seal.diagnosis.source=permuted is no control of seal.interface.teacher=retry: where all fail, most labels "
+            "fire, so the cues hardly change. Set the source to random, or the teacher to share."
+        )
+    share = settings.interface.share
+    if rollouts >= 1 and whole_part(share, rollouts) < 1:
+        raise LaunchError(
+            f"seal.interface.share={share:g} leaves no rollout of {rollouts} (actor_rollout_ref.rollout.n) that sees "
+            f"Omega: raise it to {1 / rollouts:g}, or set seal.interface.enabled=false."
         )
 
 
@@ -187,7 +196,8 @@ CHECKS: dict[str, Callable[[Recipe], object]] = {
     "numbers": require_sense,
     "step plan": lambda recipe: require_plan(recipe.config),
     "fixed keys": _fixed,
-    "engines": _engines,
+    "optimiser": _optimiser,
+    "teacher": _teacher,
     "environments": _environments,
     "tasks": _tasks,
     "service address": lambda recipe: service_urls(recipe.config),

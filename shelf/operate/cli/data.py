@@ -1,6 +1,5 @@
 """`seal data`: make and check the benchmark's tasks."""
 
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +12,6 @@ app = typer.Typer(help="Make and check the benchmark's tasks.", no_args_is_help=
 
 OUT = HOME / "data"
 AcceptChangedData = Annotated[bool, typer.Option("--accept-changed-data", help="Record a package with other data.")]
-
-Sources = Annotated[bool, typer.Option("--sources", help="Seek reference values that nothing shows; minutes.")]
 
 
 @app.command()
@@ -35,16 +32,13 @@ def prepare(
 
 
 @app.command()
-def check(out: Annotated[Path, option("Folder to check.")] = OUT, sources: Sources = False) -> None:
+def check(out: Annotated[Path, option("Folder to check.")] = OUT) -> None:
     """Verify the files, the splits and the package's data; exits with 1 if something is wrong."""
-    from seal.cli.main import commands
     from shelf.operate.data import check as find_problems
     from shelf.operate.data import leaks
 
     with refusing("seal data check"):
         problems = find_problems(out)
-    for module in filter(None, (entry.data_check for entry in commands().values() if sources)):
-        problems += import_module(module).problems()
     for name, leaked in leaks().items():
         typer.echo(
             f"{name}: {len(leaked)} evaluation tasks have a sibling in train: "

@@ -18,14 +18,13 @@ _CALL_SYNTAX = re.compile(r"[{,]\s*[\"']\w+[\"']\s*:|</?tool_call>|```")
 _WORD = re.compile(r"\w+")
 
 
-def leaves(value: Any, keys: bool = False) -> Iterator[Any]:
-    """The texts, numbers and truth values in an argument; keys: those of mappings too."""
+def leaves(value: Any) -> Iterator[Any]:
+    """The texts, numbers and truth values in an argument."""
     if isinstance(value, Mapping):
-        yield from value if keys else ()
         value = [*value.values()]
     if isinstance(value, list | tuple):
         for item in value:
-            yield from leaves(item, keys)
+            yield from leaves(item)
     else:
         yield value
 
