@@ -1,7 +1,8 @@
-"""Adds to mkdocs: pages from outside docs/, links that leave it, and notebooks."""
+"""Adds to mkdocs: pages from outside docs/, that of the settings, links that leave it, and notebooks."""
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-HOME = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(HOME := Path(__file__).resolve().parents[1]))
+
+from shelf.operate.settings_page import settings_page
 
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 PAGES |= {path.relative_to(HOME).as_posix(): f"benchmarks/{path.name}" for path in HOME.glob("benchmarks/*.md")}
@@ -28,6 +31,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages from outside docs/, the notebooks, and the files that pages link to."""
     for path, uri in PAGES.items():
         files.append(File.generated(config, uri, content=(HOME / path).read_text(encoding="utf-8")))
+    files.append(File.generated(config, "settings.md", content=settings_page()))
     for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
         _add_notebook(files, config, file)
     pages = files.documentation_pages()

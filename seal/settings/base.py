@@ -17,7 +17,7 @@ NonZeroShare = Annotated[float, Gt(0), Le(1)]
 
 
 class Settings(BaseModel):
-    """A block of settings. The docstring below a field is its description in docs/settings.md."""
+    """A block of settings. The docstring below a field is its description in `seal settings`."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True

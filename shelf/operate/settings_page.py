@@ -1,4 +1,4 @@
-"""docs/settings.md: the settings of each block, made from the models."""
+"""The settings of each block, made from the models: what `seal settings` prints, and a page of `make docs`."""
 
 import inspect
 import json
@@ -22,7 +22,7 @@ Every key of `seal` and `env_service`, with its type, bounds and default. Recipe
 the keys that differ: [recipes](recipes.md). `--print-config` shows a recipe resolved, with verl's keys. `.inf` is
 accepted only where it is the default.
 
-This page is made from `seal/settings` by `seal settings --out docs/settings.md`.
+This page is made from `seal/settings`.
 """
 
 _NAMES = {bool: "true or false", int: "whole number", float: "number", str: "text"}

@@ -16,23 +16,18 @@ def settings(
         list[str] | None,
         typer.Argument(metavar="[RECIPE] [KEY]", help="A key or block, like seal.rollout; a recipe, for its values."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the page to this file instead of printing it.")] = None,
 ) -> None:
     """Explain settings: type, default, bounds and meaning; with a recipe also the values that it has.
 
     `seal settings exp/SEAL.yaml seal.reweighting` explains a block of a recipe.
-    `seal settings --out docs/settings.md` renews the page of the documentation.
     """
-    from shelf.operate.settings_page import explained, settings_page
+    from shelf.operate.settings_page import explained
 
     recipes = [name for name in names or () if name.endswith((".yaml", ".yml"))]
     keys = [name for name in names or () if name not in recipes]
     if len(recipes) > 1 or len(keys) > 1:
         raise typer.BadParameter("name at most one recipe and one key")
     with refusing("seal settings"):
-        if out is not None:
-            out.write_text(settings_page(), encoding="utf-8")
-            return
         values = None
         if recipes:
             from omegaconf import OmegaConf
