@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,9 +93,10 @@ def step_files(folder: Path | str) -> list[tuple[int, Path]]:
 
 def _explained(error: ValidationError) -> str:
     first = error.errors()[0]
-    field = ".".join(map(str, first["loc"]))
+    field = ".".join(str(part) for part in first["loc"] if not re.search(r"\[|^(str|dict|list|int|float)$", str(part)))
     if first["type"] == "value_error":
         return f"{field}: {first['ctx']['error']}" if field else str(first["ctx"]["error"])
     if first["type"] == "missing":
         return f"has no {field}"
-    return f"{field} is {first['input']!r:.80}: {first['msg'][0].lower()}{first['msg'][1:]}"
+    expected = re.sub("^Input should be (.*)$", r"\1 is expected", first["msg"])
+    return f"{field} is {first['input']!r:.80}: {expected[0].lower()}{expected[1:]}"

@@ -8,7 +8,7 @@ import typer
 
 from seal.cli.commands import option, refusing
 
-FILES = "Files or folders: BFCL results, chats, ATIF, verifiers, NeMo Gym, verl's dumps, tau2-bench."
+FILES = "Files or folders: BFCL results, chats, ATIF, verifiers, NeMo Gym, verl's dumps, tau-bench, tau2-bench."
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 

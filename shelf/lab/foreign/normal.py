@@ -67,7 +67,8 @@ def message_of(value: Any) -> Any:
         return value
     for key in ("kwargs", "data"):  # LangChain's two ways to write a message
         if isinstance(inner := value.get(key), Mapping) and "role" not in value and "content" not in value:
-            kind = (value.get("id") or [""])[-1] if key == "kwargs" else value.get("type")
+            path = value.get("id")
+            kind = path[-1] if key == "kwargs" and isinstance(path, list) and path else value.get("type")
             return message_of({"type": kind, **inner})
     role = value.get("role", value.get("from"))
     if role is None and str(value.get("type")).lower() in ROLES:
@@ -87,7 +88,7 @@ def message_of(value: Any) -> Any:
     calls = [*calls, *_listed(value.get("invalid_tool_calls"))]
     if role.strip().lower() == "function_call":  # ShareGPT's
         content, calls = None, _listed(content)
-    known = {call_of(call).get("id") for call in calls if isinstance(call, Mapping)} - {None}
+    known = [call_of(call)["id"] for call in calls if isinstance(call, Mapping)]
     if isinstance(content, list):  # LangChain has Anthropic's calls in the parts too
         content = [part for part in content if not (_is_call(part) and part.get("id") in known)]
     if (error := _failure(value)) is not None:

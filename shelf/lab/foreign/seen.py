@@ -32,7 +32,8 @@ SHOWN = (
 UNKNOWN = frozenset(rule.label for rule in taxonomy_of("paper").rules) - {*SHOWN, *labels.BROKEN}
 _LIKE_CALLS = re.compile(
     r"</?tool_?calls?>|<function[=_ ]|<invoke |<\|python_tag\|>|<\|?tool[_▁]calls?|\[/?TOOL_CALLS?\]|functools\["
-    r"|```tool_(?:code|call)|<\uff5ctool▁call|<\|action_start\|>|^Action:.*\n+Action Input:|to=functions\.",
+    r"|```tool_(?:code|call)|<\uff5ctool▁call|<\|action_start\|>|to=functions\."
+    r"|^Action:.*\n+Action Input:|^Action: *\w+[(\[]",
     re.MULTILINE,
 )
 """Marks that templates put around calls."""
