@@ -24,7 +24,7 @@ from seal.launch.recipe import Recipe
 from seal.launch.service import Service
 from seal.records.ending import Ending
 from seal.records.folder import FIRST, READY, START, RunFolder
-from seal.records.step import PATIENCE, StepRecord, nothing_learnt, read_steps
+from seal.records.step import PATIENCE, StepRecord, harness_warnings, nothing_learnt, read_steps
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.files import text_sha256
@@ -85,6 +85,7 @@ class Shown:
         self._starts = JsonlTail(folder.start, 0)
         self.moved = self._said = time.monotonic()
         self.where = "its start"
+        self._warned: set[str] = set()
         self._begun: dict[str, Any] | None = None
         earlier = [*self._starts]
         launched = max((place for place, line in enumerate(earlier) if line["stage"] == FIRST), default=0)
@@ -137,6 +138,10 @@ class Shown:
     def _step(self, step: StepRecord) -> None:
         self.moved = time.monotonic()
         self._console.print(step_line(step), highlight=False)
+        for name, sentence in harness_warnings(step).items():
+            if name not in self._warned:
+                tell(self._console, sentence, WARNING)
+            self._warned.add(name)
         if step.step == PATIENCE and (notice := nothing_learnt(read_steps(self._folder.steps)[0])):
             tell(self._console, notice, WARNING)
         self._progress.update(self._bar, completed=step.step)
@@ -172,10 +177,11 @@ def step_line(step: StepRecord) -> str:
     cues = f"cues {len(step.cues)}" if step.omega else "no Omega"
     named = {"gen": step.seconds.get("gen"), "update": step.seconds.get("update_actor")}
     stages = " ".join(f"{name} {seconds:.0f}" for name, seconds in named.items() if seconds is not None)
+    part = f"trained {step.trained_share:.0%}  " if step.trained_share < 1 else ""
     lost = f" [red]infra {sum(step.infra.values())}[/red]" if step.infra else ""
     return (
         f"step {step.step:>4}  reward {reward}  {step.groups_with_spread} groups with signal  {labels}  {weight}  "
-        f"{cues}  {step.total_seconds:.0f} s ({stages}){lost}"
+        f"{cues}  {part}{step.total_seconds:.0f} s ({stages}){lost}"
     )
 
 

@@ -19,6 +19,8 @@ from seal.system.jsonl import BadLine, read_records
 
 PATIENCE = 3
 """First steps without a group with signal after which a run is told that it learns nothing."""
+LEAST_TRAINED = 0.5
+"""The share of the sampled tokens below which a run with a harness is warned."""
 REWARD = ("reward_mean", "pass_share")
 """The names of the reward figures."""
 
@@ -144,6 +146,10 @@ class StepRecord:
     """`in` (prompts of all requests, absent if unknown) and `out` (sampled)."""
     rewritten: int = 0
     """Trajectories whose harness rewrote its history: what came before is not trained."""
+    trained_share: float = 1.0
+    """The share of the sampled tokens that is in trained dialogues; below 1 only with a harness."""
+    unsampled_calls: int = 0
+    """Calls of a harness's own, which no sampled message holds."""
 
     # Timing
     seconds: dict[str, float] = field(default_factory=dict)
@@ -170,6 +176,7 @@ class StepRecord:
     @classmethod
     def of(cls, step: int, records: Sequence[TrajectoryRecord]) -> Self:
         """The figures of a step that follow from its trajectories alone."""
+        sampled = sum(record.tokens / record.trained_share for record in records if record.tokens)
         return cls(
             step=step,
             **reward_figures(records),
@@ -180,6 +187,8 @@ class StepRecord:
             infra=dict(Counter(record.infra for record in records if record.infra)),
             tokens=count_tokens(records),
             rewritten=sum(record.rewritten > 0 for record in records),
+            trained_share=sum(record.tokens for record in records) / sampled if sampled else 1.0,
+            unsampled_calls=sum(record.unsampled_calls for record in records),
             episodes_rebuilt=sum(record.rebuilt for record in records),
         )
 
@@ -216,6 +225,8 @@ class StepRecord:
             "groups_dropped": self.groups_dropped,
             "trajectories_dropped": self.trajectories_dropped,
             "rewritten": self.rewritten,
+            "trained_share": self.trained_share,
+            "unsampled_calls": self.unsampled_calls,
             "episodes_rebuilt": self.episodes_rebuilt,
             "seconds": self.seal_seconds,
         }
@@ -276,6 +287,22 @@ def nothing_learnt(steps: Sequence[StepRecord]) -> str | None:
         f"No group had signal in {PATIENCE} steps ({which}), so every advantage is 0 and nothing is learnt: {then} "
         "(docs/environments.md#when-nothing-is-learnt)."
     )
+
+
+def harness_warnings(step: StepRecord) -> dict[str, str]:
+    """What a step says of its harness that a user would want to change, each by a name."""
+    found = {}
+    if step.trained_share < LEAST_TRAINED:
+        found["trained in part"] = (
+            f"Step {step.step} trains {step.trained_share:.0%} of the tokens that were sampled: the harness rewrites "
+            "its history or talks beside it (docs/harness.md#what-trains-in-part)."
+        )
+    if step.unsampled_calls:
+        found["unsampled calls"] = (
+            f"Step {step.step} has {step.unsampled_calls} calls that no sampled message holds: the harness made them, "
+            "and their effects count in the policy's reward (docs/harness.md#what-holds)."
+        )
+    return found
 
 
 def read_steps(path: Path | str) -> tuple[tuple[StepRecord, ...], tuple[BadLine, ...]]:

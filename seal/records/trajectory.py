@@ -110,6 +110,10 @@ class TrajectoryRecord:
     """Tokens of the prompts of all its requests; None if unknown (see `prompted`)."""
     rewritten: int = 0
     """With a harness: its other dialogues with the policy, which are not trained (a history that it rewrote)."""
+    trained_share: Finite = 1.0
+    """With a harness: the trained dialogue's share of all sampled tokens."""
+    unsampled_calls: int = 0
+    """With a harness: calls of its own, which no sampled message holds."""
     spans: tuple[tuple[int, int, int], ...] = ()
     """(turn, start, end) of each assistant message, in response tokens."""
 
@@ -120,6 +124,8 @@ class TrajectoryRecord:
     """Per assistant message, the seconds since its start when it was asked for, sampled and answered."""
     rebuilt: int = 0
     """Times that its episode was opened again on a service."""
+    attempts: int = 1
+    """Times that it was started; all but the last were lost to infrastructure."""
 
     # Training, once it is logged
     group: int | None = None

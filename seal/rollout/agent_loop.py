@@ -129,7 +129,8 @@ class SEALAgentLoop(AgentLoopBase):
                 break
         if record.infra is None:
             record = replace(record, spans=tuple(speaker.stream.spans))
-        return replace(record, seconds=round(time.monotonic() - started, 3)), speaker.stream
+        seconds = round(time.monotonic() - started, 3)
+        return replace(record, seconds=seconds, attempts=attempt + 1), speaker.stream
 
     def _speaker(self, row: Row, sampling_params: dict[str, Any], attempt: int) -> "EngineSpeaker | HarnessSpeaker":
         """The policy itself, or the harness that asks it."""

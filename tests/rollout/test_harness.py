@@ -139,7 +139,34 @@ def test_omega_reaches_the_policy_in_training_and_never_in_evaluation(url):
     assert cues == [] and len(answered) - len(start) > len(plain[1]) - len(plain[0]), "the error has its feedback"
 
 
-def test_a_history_that_is_rewritten_starts_a_new_chain_and_the_last_one_is_trained(url):
+def test_a_note_before_an_answer_does_not_take_the_place_of_the_dialogue_that_earned_the_reward(url):
+    ((output, record),) = roll_out([url], ScriptedEngine(texts := native_texts()), named("noting"), *NATIVE)
+    assert (record.infra, record.score, record.unsampled_calls) == (None, 1.0, 0)
+    assert sampled(output) == tokens(texts)
+    notes = record.turns * len(tokens(texts[:1]))
+    assert record.trained_share == pytest.approx(len(tokens(texts)) / (len(tokens(texts)) + notes))
+
+
+@pytest.mark.parametrize(("harness", "shown"), [("adding", '{"name": "cd", '), ("amending", "NEW RULE")])
+def test_a_tool_that_comes_later_or_changes_reaches_the_policy(url, harness, shown):
+    ((_, record),) = roll_out([url], engine := ScriptedEngine(("Done.",)), named(harness), *NATIVE)
+    prompts = [tokenizer().decode(prompt) for prompt in engine.prompts]
+    assert record.infra is None and len(prompts) == record.turns
+    assert shown not in prompts[0] and all(shown in prompt for prompt in prompts[1:])
+
+
+def test_calls_that_the_policy_did_not_write_are_counted(url):
+    own = {}
+    for harness in ("native", "over_mcp", "javascript", "helping", "noting"):
+        ((_, record),) = roll_out([url], ScriptedEngine(native_texts()), named(harness), *NATIVE)
+        assert record.infra is None
+        own[harness] = record.unsampled_calls
+    assert own == {"native": 0, "over_mcp": 0, "javascript": 0, "noting": 0, "helping": record.turns}
+    ((_, record),) = roll_out([url], ScriptedEngine(("mkdir('temp_dir')",)), named("in_code"), *NATIVE)
+    assert (record.infra, record.calls, record.unsampled_calls) == (None, record.turns, 0)
+
+
+def test_a_history_that_is_rewritten_starts_a_new_chain_and_one_that_reached_the_episode_is_trained(url):
     texts = native_texts()
     ((output, record),) = roll_out([url], engine := ScriptedEngine(texts), named("compacting"), *NATIVE)
     assert (record.infra, record.rewritten) == (None, record.turns - 1)

@@ -22,12 +22,13 @@ def functions(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"type": "function", "function": tool} for tool in tools]
 
 
-async def turn(client: AsyncOpenAI, task: Task, messages: Messages, call: Call, **options: Any) -> str:
+async def turn(
+    client: AsyncOpenAI, task: Task, messages: Messages, call: Call, tools: Messages | None = None, **options: Any
+) -> str:
     """Ask the policy and run its calls until it answers; return the answer."""
     while True:
-        asked = await client.chat.completions.create(
-            model=task.model, messages=messages, tools=functions(task.tools), **options
-        )
+        shown = functions(task.tools if tools is None else tools)
+        asked = await client.chat.completions.create(model=task.model, messages=messages, tools=shown, **options)
         said = asked.choices[0].message
         messages.append(said.model_dump(exclude_none=True))
         if not said.tool_calls:
@@ -202,6 +203,62 @@ async def thoughtless(task: Task) -> None:
             answer = await turn(client, task, messages, task.call)
             messages[-1]["content"] = answer.rpartition("</think>")[2].strip()
             await task.answer(answer)
+
+
+async def noting(task: Task) -> None:
+    """An agent that has the policy write itself a note before it gives each answer."""
+    messages: Messages = []
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": message})
+            answer = await turn(client, task, messages, task.call)
+            note = [{"role": "user", "content": f"Write down what you did: {answer}"}]
+            await client.chat.completions.create(model=task.model, messages=note)
+            await task.answer(answer)
+
+
+async def adding(task: Task) -> None:
+    """An agent that shows a tool from the second turn on, beside a message with its name."""
+    await growing(task, lambda tools, later: [tool for tool in tools if later or tool["name"] != "cd"])
+
+
+async def amending(task: Task) -> None:
+    """An agent that changes its tools' descriptions from the second turn on."""
+
+    def amended(tools: Messages, later: bool) -> Messages:
+        return [tool | {"description": tool["description"] + " NEW RULE" * later} for tool in tools]
+
+    await growing(task, amended)
+
+
+async def growing(task: Task, shown: Callable[[Messages, bool], Messages]) -> None:
+    messages: Messages = []
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": f"{message} Use cd."})
+            tools = shown(task.tools, len(messages) > 1)
+            await task.answer(await turn(client, task, messages, task.call, tools))
+
+
+async def helping(task: Task) -> None:
+    """An agent that makes a call of its own in each turn."""
+    messages: Messages = []
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": message})
+            await task.call("ls", {"a": True})
+            await task.answer(await turn(client, task, messages, task.call))
+
+
+async def in_code(task: Task) -> None:
+    """An agent whose policy writes calls as code, which the agent runs; SDKs add defaults."""
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            asked = [{"role": "user", "content": message}]
+            said = (await client.chat.completions.create(model=task.model, messages=asked)).choices[0].message.content
+            assert said.startswith("mkdir(")
+            await task.call("mkdir", {"dir_name": said.removeprefix("mkdir('").removesuffix("')")})
+            await task.answer("It is there.")
 
 
 async def guarded(task: Task) -> None:

@@ -1,12 +1,13 @@
 """The policy as a harness asks it: chains of messages, each with the token stream that was sampled for it.
 
 A request whose history begins with a chain, its last answer included, continues it: the tokens stay as they were
-sampled. Any other one starts a new chain: a harness that rewrites its history, or a sub-agent. The chain that spoke
-last is the one that is trained.
+sampled. Any other one starts a new chain: a harness that rewrites its history, or a sub-agent. The chain whose calls
+and answers reached the episode is the one that is trained: a note or a verdict of a judge earned no reward.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from seal.rollout.speaker import Said, SpeakerFault
 
 if TYPE_CHECKING:
     from seal.rollout.engine import EngineSpeaker
+    from seal.rollout.stream import TokenStream
 
 
 class OutOfBudget(Exception):
@@ -27,25 +29,49 @@ class OutOfBudget(Exception):
 class Chain:
     """One dialogue of the policy.
 
-    heard: its messages as the harness sends them. tools: the names that it knows. dialogue: the same in the policy's
-    format.
+    heard: its messages as the harness sends them. tools: the documents that it knows, by name. dialogue: the messages
+    in the policy's format. texts: what it said, without thoughts. calls: of these messages, that have not reached the
+    episode. reached: how many of its calls and messages have.
     """
 
     speaker: "EngineSpeaker"
-    tools: set[str]
+    tools: dict[str, Mapping[str, Any]]
     heard: tuple[chat.ChatMessage, ...] = ()
     dialogue: Dialogue = field(default_factory=Dialogue)
+    texts: list[str] = field(default_factory=list)
+    calls: list[tuple[str, Any]] = field(default_factory=list)
+    reached: int = 0
 
-    def continued(self, messages: Sequence[chat.ChatMessage], tools: Sequence[str]) -> bool:
+    @property
+    def tokens(self) -> int:
+        """Sampled tokens."""
+        return sum(self.speaker.stream.mask)
+
+    def continued(self, messages: Sequence[chat.ChatMessage], tools: Mapping[str, Mapping[str, Any]]) -> bool:
         """Whether a request goes on from here: with new messages, and with new tools only if these announce them.
 
         A new answer in the policy's name, as a prefill is, was not sampled.
         """
         new = messages[len(self.heard) :]
         text = "\n".join(message.text for message in new)
-        known = self.tools <= set(tools) and all(name in text for name in tools if name not in self.tools)
+        known = all(tools.get(name) == tool for name, tool in self.tools.items())
+        known = known and all(_announced(tool, text) for name, tool in tools.items() if name not in self.tools)
         heard = tuple(messages[: len(self.heard)])
         return known and heard == self.heard and bool(new) and new[-1].role != "assistant"
+
+    def said(self, messages: tuple[chat.ChatMessage, ...], sampled: str, heard: chat.ChatMessage) -> None:
+        """Take in a message of the policy, and how later requests repeat it, after those of the request."""
+        self.heard = (*messages, heard)
+        self.texts.append(chat.without_thoughts(sampled))
+        self.calls += heard.calls
+
+    def gave(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether the policy made a call here; an SDK may have added defaults to its arguments."""
+        for call in self.calls:
+            if call[0] == name and all(arguments.get(key, ...) == value for key, value in call[1].items()):
+                self.calls.remove(call)
+                return True
+        return False
 
 
 class Policy:
@@ -53,7 +79,8 @@ class Policy:
 
     speaker: makes the one of the chain with this number, from 0. prompt_mode: names the format in which the policy
     reads tools and writes calls, hermes if it is an environment's own. cues: what Omega adds to a system text with
-    tools. turn: the current user turn. over: the rollout asks for no more.
+    tools. turn: the current user turn. over: the rollout asks for no more. unsampled: the calls that reached the
+    episode and that no sampled message holds.
     """
 
     def __init__(self, speaker: Callable[[int], "EngineSpeaker"], prompt_mode: str, max_steps: int | None):
@@ -64,35 +91,55 @@ class Policy:
         self._chains: list[Chain] = []
         self._asking: asyncio.Task[Any] | None = None
         self._unheard: tuple[chat.Request, dict[str, Any]] | None = None
-        self.cues, self.turn, self.over = "", 0, False
+        self.cues, self.turn, self.over, self.unsampled = "", 0, False, 0
 
     @property
-    def trained(self) -> "EngineSpeaker":
-        """The speaker of the chain that spoke last."""
-        return next(
-            (each.speaker for each in self._chains[::-1] if each.speaker.stream.sampled), None
-        ) or self._speaker(0)
+    def trained(self) -> "TokenStream":
+        """The tokens of the chain most of whose messages reached the episode; the longest one if none did."""
+        chains = [each for each in self._chains[::-1] if each.texts]
+        chain = max(chains, key=lambda each: (each.reached, each.tokens), default=None)
+        return (chain.speaker if chain is not None else self._speaker(0)).stream
 
-    @property
-    def others(self) -> int:
-        """The number of the other chains."""
-        return max(0, len(self._chains) - 1)
-
-    @property
-    def tokens_in(self) -> int:
-        """Tokens of the prompts of all its requests."""
-        return sum(chain.speaker.tokens_in for chain in self._chains)
+    def facts(self) -> dict[str, Any]:
+        """The fields of the record that the chains decide."""
+        trained, sampled = self.trained.facts(), sum(each.tokens for each in self._chains)
+        return trained | {
+            "rewritten": max(0, len(self._chains) - 1),
+            "trained_share": trained["tokens"] / sampled if sampled else 1.0,
+            "unsampled_calls": self.unsampled,
+            "tokens_in": sum(chain.speaker.tokens_in for chain in self._chains),
+        }
 
     @property
     def asked(self) -> bool:
         """True while a message is sampled."""
         return self._one_at_a_time.locked()
 
-    def cut(self, text: str) -> bool:
-        """Whether a limit cut this message of the policy; in other words than its own, the last one."""
-        spoke = [each for each in self._chains if each.heard]
-        same = [each for each in spoke if each.heard[-1].text == chat.without_thoughts(text)]
-        return any(len(each.speaker.stream.sampled) - 1 in each.dialogue.truncated for each in (same or spoke)[-1:])
+    def reach(self, text: str) -> str:
+        """Take in a message or a call that reaches the episode; return the limit that cut it, "" if none did.
+
+        A message in other words than the policy's own counts as the last one of the chain that spoke last.
+        """
+        latest, said = self._chains[::-1], chat.without_thoughts(text)
+        for chain in latest:
+            if said in chain.texts:
+                chain.reached += 1
+                cut = len(chain.texts) - 1 - chain.texts[::-1].index(said) in chain.dialogue.truncated
+                return chain.speaker.limit if cut else ""
+        for call in self._form.parse(text).calls:
+            self._reach_call(*call)
+        spoke = next((each for each in latest if each.texts), None)
+        return spoke.speaker.limit if spoke and len(spoke.texts) - 1 in spoke.dialogue.truncated else ""
+
+    def _reach_call(self, name: str, arguments: Mapping[str, Any]) -> None:
+        latest = self._chains[::-1]
+        chain = next((each for each in latest if each.gave(name, arguments)), None) or next(
+            (each for each in latest if any(_holds(text, name, arguments) for text in each.texts)), None
+        )
+        if chain is None:
+            self.unsampled += 1
+        else:
+            chain.reached += 1
 
     def end(self) -> None:
         """Ask for no more; a message that is still being sampled is no part of the rollout."""
@@ -109,7 +156,7 @@ class Policy:
         after their timeout. OutOfBudget if a budget is used up, SpeakerFault if the engine fails.
         """
         messages = request.heard()
-        tools = [each.document() for each in request.tools or ()]
+        tools = {each.function.name: each.document() for each in request.tools or ()}
         async with self._one_at_a_time:
             if (gone is not None and await gone()) or self.over:
                 return None
@@ -118,14 +165,14 @@ class Policy:
             chain = self._chain(messages, tools)
             said = await self._ask(chain, request.max_completion_tokens or request.max_tokens)
             heard, body = _completion(chain, said, self._form if tools else None, tools, bool(request.logprobs))
-            chain.heard = (*messages, heard)
+            chain.said(messages, said.text, heard)
             self._unheard = (request, body) if gone is not None and await gone() else None
             return body
 
     async def _ask(self, chain: Chain, most: int | None) -> Said:
         """The next message of a chain, of `most` tokens at most."""
-        spoken = sum(len(each.speaker.stream.sampled) for each in self._chains)
-        if self.others and self._max_steps is not None and spoken >= self._max_steps:
+        others = len(self._chains) > 1
+        if others and self._max_steps is not None and sum(len(each.texts) for each in self._chains) >= self._max_steps:
             self.over = True
             raise OutOfBudget("max_steps")  # a chain that is alone counts its own messages
         chain.dialogue.turn = self.turn
@@ -133,7 +180,7 @@ class Policy:
             self._asking = asyncio.current_task()
             said = await chain.speaker.say(chain.dialogue, most)
         except SpeakerFault as fault:
-            if fault.cause != "prompt_too_long" or not self.others:
+            if fault.cause != "prompt_too_long" or not others:
                 raise  # a rewritten history that is too long ends this rollout, not the run
             raise SpeakerFault("harness", f"it rewrote the history: {fault}") from fault
         finally:
@@ -143,32 +190,58 @@ class Policy:
             raise OutOfBudget(chain.speaker.limit)
         self._chains.sort(key=lambda each: each is chain)  # the one that spoke last
         if said.truncated:
-            chain.dialogue.truncated.append(len(chain.speaker.stream.sampled) - 1)
+            chain.dialogue.truncated.append(len(chain.texts))
         chain.dialogue.messages = [*chain.dialogue.messages, {"role": "assistant", "content": said.text}]
         return said
 
-    def _chain(self, messages: tuple[chat.ChatMessage, ...], tools: Sequence[Mapping[str, Any]]) -> Chain:
+    def _chain(self, messages: tuple[chat.ChatMessage, ...], tools: Mapping[str, Mapping[str, Any]]) -> Chain:
         """The chain that a request continues, the longest one, or a new one."""
-        names = [tool["name"] for tool in tools]
-        known = [chain for chain in self._chains if chain.continued(messages, names)]
+        known = [chain for chain in self._chains if chain.continued(messages, tools)]
         if known:
             chain = max(known, key=lambda each: len(each.heard))
             new = chat.rendered(messages[len(chain.heard) :], self._form)
             chain.dialogue.messages = [*chain.dialogue.messages, *new]
-            chain.tools |= set(names)
+            chain.tools |= tools
         else:
-            chain = Chain(self._speaker(len(self._chains)), set(names))
-            chain.dialogue.messages = chat.rendered_start(messages, tools, self._form, self.cues)
+            chain = Chain(self._speaker(len(self._chains)), dict(tools))
+            chain.dialogue.messages = chat.rendered_start(messages, [*tools.values()], self._form, self.cues)
             self._chains.append(chain)
         return chain
 
 
 def _completion(
-    chain: Chain, said: Said, form: Format | None, tools: Sequence[Mapping[str, Any]], logprobs: bool
+    chain: Chain, said: Said, form: Format | None, tools: Mapping[str, Any], logprobs: bool
 ) -> tuple[chat.ChatMessage, dict[str, Any]]:
     """What a chain said last, as later requests repeat it, and as the body of a chat completion."""
     stream = chain.speaker.stream
     ids, values = stream.sampled[-1].ids, stream.sampled[-1].logprobs
     tokens = list(zip((stream.decoded([each]) for each in ids) if logprobs else ids, values, strict=True))
-    names = [tool["name"] for tool in tools]
-    return chat.completion(*said, form, names, len(stream.ids) - len(ids), tokens, logprobs)
+    return chat.completion(*said, form, tools, len(stream.ids) - len(ids), tokens, logprobs)
+
+
+def _announced(tool: Mapping[str, Any], text: str) -> bool:
+    """Whether a text holds a tool's document: its quoted name, its description, and the names of its arguments."""
+    if not re.search(rf"[\"']{re.escape(tool['name'])}[\"']", text):
+        return False
+    words = _letters(text)
+    return all(_letters(each) in words for each in (tool["description"], *tool["parameters"].get("properties", {})))
+
+
+def _holds(text: str, name: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a text names a tool and all values of its arguments, as code or a format of the harness's own does."""
+    letters = _letters(text)
+    return name in text and all(_letters(value) in letters for value in _values(arguments))
+
+
+def _values(value: Any) -> Iterator[str]:
+    """The texts and numbers of a JSON value."""
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _values(each)
+    elif not isinstance(value, bool) and value is not None:
+        yield value if isinstance(value, str) else repr(value).removesuffix(".0")
+
+
+def _letters(text: str) -> str:
+    """Letters and digits, the same in JSON and in Python's notation."""
+    return re.sub(r"\\[nrt]|[\W_]", "", text).casefold()

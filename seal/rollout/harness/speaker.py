@@ -45,8 +45,8 @@ class HarnessSpeaker(Speaker):
 
     @property
     def stream(self) -> "TokenStream":
-        """The tokens that are trained: of the chain that spoke last."""
-        return self._policy.trained.stream
+        """The tokens that are trained."""
+        return self._policy.trained
 
     @property
     def late(self) -> str:
@@ -68,8 +68,8 @@ class HarnessSpeaker(Speaker):
         if event.kind == "limit":
             self.limit = event.value
             return None
-        self.limit = policy.trained.limit if policy is not None else ""
-        return Said(event.value, event.kind == "message" and policy is not None and policy.cut(event.value))
+        self.limit = policy.reach(event.value) if policy is not None else ""
+        return Said(event.value, event.kind == "message" and bool(self.limit))
 
     async def ended(self, dialogue: Dialogue) -> None:
         """SpeakerFault unless the policy spoke, and what it said is what was sampled."""
@@ -80,9 +80,7 @@ class HarnessSpeaker(Speaker):
             self.stream.check()
 
     def facts(self, dialogue: Dialogue) -> dict[str, Any]:
-        if self._policy is None:
-            return {}
-        return self.stream.facts() | {"rewritten": self._policy.others, "tokens_in": self._policy.tokens_in}
+        return self._policy.facts() if self._policy is not None else {}
 
     async def close(self, dialogue: Dialogue) -> None:
         """Tell the harness that the conversation has ended, and end it if it stays."""
