@@ -1,8 +1,8 @@
-"""Named by `actor_rollout_ref.model.external_lib`: attention, fused heads, the socket for weights; a CPU's engine."""
+"""Named by `actor_rollout_ref.model.external_lib`: attention, heads, optimizers, weights' socket; a CPU's engine."""
 
 from verl.utils.device import get_device_name
 
-from seal.backends import fused_head, packed_attention, weight_socket  # noqa: F401
+from seal.backends import fused_head, packed_attention, resumed_optimizer, weight_socket  # noqa: F401
 
 weight_socket.register()
 if get_device_name() == "cpu":

@@ -86,6 +86,16 @@ class StepBatch:
             for advantage, mask, group in zip(self.advantages, self.masks, self.groups, strict=True)
         ]
 
+    def push(self, w: Sequence[float]) -> dict[str, float]:
+        """|A| summed over the tokens in the loss, of each sign, with w_j and without; {} if all are 0."""
+        sums = dict.fromkeys(("successes", "failures", "successes_unweighted", "failures_unweighted"), 0.0)
+        tokens = [int(mask.sum()) for mask in self.masks]
+        for advantage, n, factor in zip(self.group_advantages, tokens, w, strict=True):
+            name = "successes" if advantage > 0 else "failures"
+            sums[name] += abs(advantage) * (factor * n)
+            sums[f"{name}_unweighted"] += abs(advantage) * n
+        return sums if any(sums.values()) else {}
+
     def separate(self) -> None:
         """Keep what does not count out of verl's step; call before verl computes advantages.
 

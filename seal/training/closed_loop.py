@@ -70,13 +70,11 @@ class ClosedLoop:
         step: int,
         records: Sequence[TrajectoryRecord],
         groups: Sequence[Group],
-        advantages: Sequence[float],
         transfers: Mapping[int, float] | None = None,
     ) -> tuple[list[float], StepReport]:
         """Play a round; returns w_j of each trajectory, 0 for one that does not count, and the report.
 
-        groups, advantages: the standing and A_j of each trajectory. transfers: of what was taught (`Trial.transfer`),
-        by its number.
+        groups: the standing of each trajectory. transfers: of what was taught (`Trial.transfer`), by its number.
         """
         settings, shown = self._settings, self._state.omega
         order, compared = _order(records, groups), by_prompt(groups).values()
@@ -89,7 +87,7 @@ class ClosedLoop:
         self._state = played.state
         w = dict(zip(order, played.w, strict=True))
         record = replace(
-            _record(step, records, groups, [(records[i], w[i], advantages[i]) for i in order], played),
+            _record(step, records, groups, [records[i] for i in order], played),
             omega=SentOmega.of(shown) if settings.shows_omega else None,
             lift=Lift.of([records[i] for i in places if self._comparable(records[i])] for places in compared),
             teaching=figures(prompts),
@@ -156,30 +154,19 @@ def _record(
     step: int,
     records: Sequence[TrajectoryRecord],
     groups: Sequence[Group],
-    weighted: Sequence[tuple[TrajectoryRecord, float, float]],
+    counting: Sequence[TrajectoryRecord],
     played: Round,
 ) -> StepRecord:
-    """The figures of a step and of its round. weighted: what counts, with w_j and A_j, in the order of the round."""
+    """The figures of a step and of its round. counting: those that count, in its order."""
     rollouts = [[records[i] for i in places] for places in by_prompt(groups).values()]
     return replace(
         StepRecord.of(step, records),
         label_counts=count_labels(played.labels),
         rho=dict(played.state.rho),
         w=Range.of(played.w),
-        push=_push(weighted),
         groups_with_spread=sum(len({each.score for each in prompt}) > 1 for prompt in rollouts),
-        trajectories_dropped=len(records) - len(weighted),
+        trajectories_dropped=len(records) - len(counting),
         groups_dropped=len({group.uid for group in groups}) - len(rollouts),
-        staleness=Range.of([step - 1 - record.weights[0] for record, _, _ in weighted if record.weights]),
+        staleness=Range.of([step - 1 - record.weights[0] for record in counting if record.weights]),
         events=played.events,
     )
-
-
-def _push(weighted: Sequence[tuple[TrajectoryRecord, float, float]]) -> dict[str, float]:
-    """|A| summed over the sampled tokens of each sign, with w and without, as the token-mean loss counts it."""
-    sums = dict.fromkeys(("successes", "failures", "successes_unweighted", "failures_unweighted"), 0.0)
-    for record, w, advantage in weighted:
-        name = "successes" if advantage > 0 else "failures"
-        sums[name] += abs(advantage) * (w * record.tokens)
-        sums[f"{name}_unweighted"] += abs(advantage) * record.tokens
-    return sums if any(sums.values()) else {}

@@ -82,7 +82,7 @@ def processors(config: DictConfig, nodes: int = 1) -> Processors:
 
 def uses_existing_cluster(config: DictConfig) -> bool:
     """Return whether the recipe names an existing cluster."""
-    return config.ray_kwargs.ray_init.address not in (None, LOCAL)
+    return config.ray_kwargs.ray_init.address not in (None, "", LOCAL)
 
 
 def prepare(config: DictConfig, environment: MutableMapping[str, str] = os.environ) -> None:

@@ -72,11 +72,11 @@ class SEALTraining(Durable):
         step = step.with_tokens(self._settings.checks_logprobs(self.global_steps) and not bypassed)
         differences = step.compare_logprobs(self.global_steps, self._settings)
         advantages = step.group_advantages
-        w, report = self._loop.step(self.global_steps, step.records, step.groups, advantages, transfers)
+        w, report = self._loop.step(self.global_steps, step.records, step.groups, transfers)
         step.write_advantages(w)
         self._log.trajectories(self.global_steps, records_to_log(step.records, step.groups, advantages, w))
         seconds = before_verl - started + time.perf_counter() - after_verl
-        self._report = report.with_figures(**differences, seal_seconds=seconds)
+        self._report = report.with_figures(**differences, push=step.push(w), seal_seconds=seconds)
         metrics.update({f"seal/{name}": value for name, value in differences.items()} | self._report.record.metrics())
         return batch
 

@@ -223,11 +223,11 @@ class _Verification:
     def _round(self, log: StoredLog, records: Sequence[TrajectoryRecord]) -> None:
         """Advantages, C_t, rho, w and Omega of a step."""
         groups = mark_groups([str(each.group) for each in records], records)
-        advantages = self._advantages(log, records, groups)
+        self._advantages(log, records, groups)
         if self._loop is None:
             self._found.unjudged["steps whose C_t, rho, w and Omega follow from steps that are not there"] += 1
             return
-        weights, report = self._loop.step(log.step, records, groups, advantages)
+        weights, report = self._loop.step(log.step, records, groups)
         if log.step not in self._lines["steps"] and log.step > max(self._lines["steps"], default=0):
             self._found.unjudged["steps that the run did not finish"] += 1
             return
@@ -239,24 +239,21 @@ class _Verification:
             sides = ({key: line[key] for key in keys if key in line} for line in (written, lines[name]))
             self._found.compare(what, Place(log.step, True), difference(*sides))
 
-    def _advantages(self, log: StoredLog, records: Sequence[TrajectoryRecord], groups: Sequence[Group]) -> list[float]:
-        """Each A_j as logged, or as it follows from the rewards where the log says something else."""
-        config, written = log.launch.config, [each.advantage for each in records]
+    def _advantages(self, log: StoredLog, records: Sequence[TrajectoryRecord], groups: Sequence[Group]) -> None:
+        """Compare each A_j with the one that follows from the rewards."""
+        config = log.launch.config
         if not follow_from_rewards(config):
-            self._found.unjudged["advantages, which do not follow from rewards alone"] += len(written)
-            return [value or 0.0 if group.counts else 0.0 for value, group in zip(written, groups, strict=True)]
+            self._found.unjudged["advantages, which do not follow from rewards alone"] += len(records)
+            return
         by_deviation = config["algorithm"].get("norm_adv_by_std_in_grpo", True)
         scores: dict[str, set[float]] = {}
         for each, group in zip(records, groups, strict=True):
             scores.setdefault(group.uid, set()).update({each.score} if group.counts else ())
-        advantages = []
         expected = group_advantages(records, groups, by_deviation=by_deviation)
         for record, value, group in zip(records, expected, groups, strict=True):
             same = agrees(record.advantage, value, equal_rewards=len(scores[group.uid]) == 1)
             one = None if same else Difference("advantage", record.advantage, value)
             self._found.compare("advantages", _place(log, record), one)
-            advantages.append(record.advantage if same else value)
-        return advantages
 
 
 def _place(log: StoredLog, record: TrajectoryRecord) -> Place:

@@ -30,7 +30,7 @@ from seal.system.errors import LaunchError
 from seal.system.net import is_free
 from seal.system.paths import HOME
 from seal.training.checkpoints import Checkpoints
-from seal.training.cluster import SIZES, prepare
+from seal.training.cluster import SIZES, prepare, uses_existing_cluster
 from shelf.task_rows import read_rows
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
@@ -121,6 +121,8 @@ def policy(tmp_path, **changes):
         ("env_service.restart_wait_s", -1, "env_service.restart_wait_s is -1"),
         ("env_service.env_type", "counter", "env_service.env_type=counter"),
         ("actor_rollout_ref.rollout.name", "sglang", "actor_rollout_ref.rollout.name is 'sglang'; it must be 'vllm'"),
+        ("actor_rollout_ref.rollout.trace.backend", "mlflow", "actor_rollout_ref.rollout.trace.backend is 'mlflow'"),
+        ("actor_rollout_ref.rollout.trace.token2text", True, "writes no traces"),
         ("trainer.validation_data_dir", "/elsewhere", "trainer.validation_data_dir=/elsewhere"),
         ("trainer.validation_data_dir", None, "trainer.validation_data_dir=None"),
     ],
@@ -433,6 +435,14 @@ def test_the_shells_ray_address_is_the_recipes(monkeypatch):
     assert read_recipe(HOME / "exp" / "SEAL.yaml", []).config.ray_kwargs.ray_init.address == "10.0.0.1:6379"
     mine = read_recipe(HOME / "exp" / "SEAL.yaml", ["ray_kwargs.ray_init.address=local"]).config
     assert mine.ray_kwargs.ray_init.address == "local"
+
+
+def test_an_empty_ray_address_is_none(monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "")
+    config = read_recipe(HOME / "exp" / "SEAL.yaml", []).config
+    assert not uses_existing_cluster(config)
+    prepare(config, {})
+    assert config.ray_kwargs.ray_init.address == "local"
 
 
 def test_a_token_is_tried_first_where_there_is_one(tmp_path, monkeypatch):

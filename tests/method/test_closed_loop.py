@@ -51,7 +51,7 @@ def run():
             score = float(found.label == "pass")
             rows.append(TrajectoryRecord("t", "base", "base", "train", index, score, labels=(found.label,)))
         policy.learn(prompt)
-        _, report = loop.step(step, rows, mark_groups(["prompt"] * GROUP, rows), [0.0] * GROUP)
+        _, report = loop.step(step, rows, mark_groups(["prompt"] * GROUP, rows))
         lines.append(report.record)
     return lines
 

@@ -88,7 +88,7 @@ def test_training_weighs_by_its_rule_and_shows_its_cue(repeated):
     loop = ClosedLoop(SealSettings.of(read_recipe(HOME / "exp" / "quickstart.yaml", overrides).config))
     seen = ("pass", "repeated_call")
     rows = [TrajectoryRecord("t", "base", "base", "train", n, 0.0, labels=seen) for n in range(20)]
-    weights, report = loop.step(1, rows, mark_groups(["prompt"] * 20, rows), [0.0] * 20)
+    weights, report = loop.step(1, rows, mark_groups(["prompt"] * 20, rows))
     assert set(weights) == {1.4} and "vary_calls" in {event.cue for event in report.record.events}
 
 

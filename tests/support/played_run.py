@@ -292,7 +292,7 @@ def _train(step: int, player: Player, loop: ClosedLoop, log: RunLog, rows: Seque
     groups = mark_groups([f"prompt-{i // samples}" for i in range(len(records))], records)
     by_deviation = player.config["algorithm"]["norm_adv_by_std_in_grpo"]
     advantages = group_advantages(records, groups, by_deviation=by_deviation)
-    weights, report = loop.step(step, records, groups, advantages)
+    weights, report = loop.step(step, records, groups)
     log.trajectories(step, records_to_log(records, groups, advantages, weights))
     log.step(report.with_figures(seconds={"step": 1.5}, seal_seconds=0.01, logp_diff_max=1e-6, logp_diff_mean=1e-7))
 

@@ -117,6 +117,19 @@ def test_every_token_of_the_policy_has_its_advantage_times_the_weight(step):
     assert metrics["seal/w/max"] == 1.9 and metrics["seal/groups_with_spread"] == 2
 
 
+def test_the_push_counts_the_tokens_in_the_loss(step):
+    # The third success is silent; the record of the first, a lesson, counts a message that its mask leaves out.
+    played, metrics = step(changes={"a_0_0": {"tokens": 90}, "a_2_0": {"silent": True}}), {}
+    played.trainer._compute_advantage(played.batch, metrics)
+    rows = [(uid, i, a) for uid, scores in SCORES.items() for i, a in enumerate(group_relative(scores))]
+    tokens = {(uid, i): 0 if (uid, i) == ("a", 2) else sum(mask) for uid in MASKS for i, mask in enumerate(MASKS[uid])}
+    for name, sign in (("successes", 1), ("failures", -1)):
+        plain = {(uid, i): abs(a) * tokens[uid, i] for uid, i, a in rows if a * sign > 0}
+        assert metrics[f"seal/push/{name}_unweighted"] == pytest.approx(sum(plain.values()), rel=1e-5)
+        weighted = sum(W[uid][i] * value for (uid, i), value in plain.items())
+        assert metrics[f"seal/push/{name}"] == pytest.approx(weighted, rel=1e-5)
+
+
 @pytest.mark.parametrize("change", [{"infra": "engine", "labels": ()}, {"excluded": True}], ids=["lost", "excluded"])
 def test_what_is_lost_or_excluded_is_apart_and_the_others_do_not_see_its_reward(step, change):
     played = step(changes={"a_2_0": change})

@@ -36,7 +36,7 @@ def batch() -> list[TrajectoryRecord]:
 
 def run(loop: ClosedLoop, step: int, records):
     groups = mark_groups(["group"] * len(records), records)
-    return loop.step(step, records, groups, [1 if r.score else -1 for r in records])
+    return loop.step(step, records, groups)
 
 
 def test_weights_follow_labels_and_a_weakness_changes_the_next_omega():
@@ -225,7 +225,7 @@ def test_a_step_tells_how_trajectories_ended():
     ]
     records.append(replace(record(0, (), infra="engine_timeout"), task_id="multi_turn_base_1"))
     groups = mark_groups([r.task_id for r in records], records)
-    _, report = ClosedLoop(settings()).step(1, records, groups, [0] * 5)
+    _, report = ClosedLoop(settings()).step(1, records, groups)
     line, metrics = report.record.line(), report.record.metrics()
     assert line["stops"] == {"completed": 1, "model_length": 2}
     assert (line["groups_dropped"], line["episodes_rebuilt"]) == (1, 2)
@@ -241,18 +241,6 @@ def test_random_labels_do_not_depend_on_the_order_of_trajectories():
     assert [w for w in weights] == [w for w in reverse[::-1]]
 
 
-def test_the_push_of_successes_and_failures_counts_their_sampled_tokens():
-    loop = ClosedLoop(settings())
-    mixed = record(0, ("pass", "invalid_tool_call"), tokens=7)
-    rows = [mixed, record(1, ("pass", "pass"), 1.0, tokens=4), record(2, ("pass",), tokens=9, infra="engine")]
-    _, report = run(loop, 1, rows)
-    assert report.record.push == {
-        "successes": 4.0, "failures": 10.5, "successes_unweighted": 4.0, "failures_unweighted": 7.0
-    }  # fmt: skip
-    _, even = ClosedLoop(settings()).step(1, rows[:2], mark_groups(["group"] * 2, rows[:2]), [0.0, 0.0])
-    assert even.record.push == {}
-
-
 def test_the_lift_compares_rollouts_of_the_same_prompt_with_and_without_omega():
     def rollout(sample: int, score: float, omega_version: int | None, **fields) -> TrajectoryRecord:
         return replace(record(sample, ("pass",), score, **fields), omega_version=omega_version)
@@ -263,12 +251,12 @@ def test_the_lift_compares_rollouts_of_the_same_prompt_with_and_without_omega():
         *(rollout(7, 1.0, 3), rollout(8, 1.0, 3)),
     ]
     uids = ["easier with cues"] * 4 + ["harder with cues"] * 3 + ["only with cues"] * 2
-    _, report = ClosedLoop(settings()).step(1, rows, mark_groups(uids, rows), [0.0] * len(rows))
+    _, report = ClosedLoop(settings()).step(1, rows, mark_groups(uids, rows))
     lift = report.record.lift
     assert (lift.prompts, lift.mean) == (2, (0.5 - 1.0) / 2) and lift.standard_error == pytest.approx(0.75)
     assert StepRecord.from_line(report.record.line()).lift == lift
     assert report.record.metrics()["seal/lift/mean"] == -0.25
-    _, without = ClosedLoop(settings()).step(1, rows[7:], mark_groups(uids[7:], rows[7:]), [0.0, 0.0])
+    _, without = ClosedLoop(settings()).step(1, rows[7:], mark_groups(uids[7:], rows[7:]))
     assert without.record.lift is None and "seal/lift/mean" not in without.record.metrics()
 
 
@@ -308,7 +296,7 @@ def taught(loop: ClosedLoop, step: int, passed: int, control: float = 0.0, promp
     rows = [row for _ in range(prompts) for row in retried(passed, control)]
     uids = [str(number) for number in range(prompts) for _ in range(8)]
     transfers = {i: -2.0 for i, row in enumerate(rows) if row.taught}
-    return loop.step(step, rows, mark_groups(uids, rows), [0.0] * len(rows), transfers)[1]
+    return loop.step(step, rows, mark_groups(uids, rows), transfers)[1]
 
 
 def test_with_a_teacher_the_profile_counts_what_saw_no_cues():
@@ -367,7 +355,7 @@ def test_a_cue_retires_in_the_only_environment_of_a_run():
     loop = ClosedLoop(settings(*RETRY))
     rows = [replace(row, category="todo/base") for _ in range(10) for row in retried(0, control=1.0)]
     groups = mark_groups([str(number) for number in range(10) for _ in range(8)], rows)
-    report = loop.step(1, rows, groups, [0.0] * len(rows))[1]
+    report = loop.step(1, rows, groups)[1]
     assert report.record.teaching[f"todo/{CUE}"]["lift"] == -1.0 and CUE not in report.omega_next["cues"]["*"]
     assert (CUE, False) in [(event.cue, event.on) for event in report.record.events]
 
@@ -377,7 +365,7 @@ def test_a_cue_retires_where_it_harms_and_stays_in_other_environments():
     for category, passed, control in (("base", 3, 0.0), ("todo/base", 0, 1.0)):
         rows += [replace(row, category=category) for _ in range(10) for row in retried(passed, control)]
     uids = [str(number) for number in range(20) for _ in range(8)]
-    report = loop.step(1, rows, mark_groups(uids, rows), [0.0] * len(rows))[1]
+    report = loop.step(1, rows, mark_groups(uids, rows))[1]
     assert set(report.record.teaching) == {f"bfcl/{CUE}", f"todo/{CUE}"}
     assert CUE not in report.omega_next["cues"]["todo"]
     assert CUE in report.omega_next["cues"].get("bfcl", report.omega_next["cues"]["*"])

@@ -194,7 +194,7 @@ def _batches(recipe: Recipe, plain: Rollouts) -> Iterator[list[Weighed]]:
         records = [each.record for each in rows]
         groups = mark_groups([str(each.job.task) for each in rows], records)
         advantages = group_advantages(records, groups, by_deviation=recipe.config.algorithm.norm_adv_by_std_in_grpo)
-        weights, _ = loop.step(number + 1, records, groups, advantages)
+        weights, _ = loop.step(number + 1, records, groups)
         weighed = zip(rows, advantages, weights, groups, strict=True)
         yield [(each.tokens, a, w, each.job.sample % 2) for each, a, w, group in weighed if group.trains]
 

@@ -3,7 +3,6 @@ diagnosed, weighed by the closed loop and written by the trainer's own log."""
 
 import itertools
 import json
-import math
 import random
 import statistics
 from dataclasses import asdict, replace
@@ -71,7 +70,7 @@ def play_step(
     )  # fmt: skip
     standing = mark_groups([record.task_id for record in records], records)
     advantages = _advantages(records)
-    weights, report = loop.step(step, records, standing, [_sign(each) for each in advantages])
+    weights, report = loop.step(step, records, standing)
     weighed = [
         replace(record, w=weight, advantage=advantage) if group.counts else record
         for record, group, weight, advantage in zip(records, standing, weights, advantages, strict=True)
@@ -145,7 +144,3 @@ def _advantages(records: list[TrajectoryRecord]) -> list[float]:
         spread = statistics.pstdev(scores) if len(scores) > 1 else 0.0
         found.append((record.score - statistics.fmean(scores)) / spread if spread else 0.0)
     return found
-
-
-def _sign(value: float) -> int:
-    return int(math.copysign(1, value)) if value else 0
