@@ -130,7 +130,7 @@ def _read(line: Line) -> Rollout:
         place = f"{line.path.parent.parent / 'results.json'}:{line.path.stem}"
     rollout = replace(model.model_validate(value).rollout(place, task), continued=files)
     if not rollout.replays and (why := unread_call(rollout)):
-        raise ValueError(f"no call of it was read, and a text looks like one ({why}): write calls apart, as tool_calls")
+        raise ValueError(f"{why}: write calls as tool_calls, with arguments as JSON")
     return rollout
 
 

@@ -4,6 +4,7 @@ What is not understood is a ValueError, so that its row is left out: never an em
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -133,7 +134,7 @@ def _first(value: Row, keys: Sequence[str]) -> Any:
 
 
 def _listed(calls: Any) -> list[Any]:
-    calls = json.loads(calls) if isinstance(calls, str) and calls.strip() else calls
+    calls = decoded("tool_calls", calls) if isinstance(calls, str) else calls
     return list(calls) if isinstance(calls, list | tuple) else [calls] if calls else []
 
 
@@ -163,6 +164,8 @@ def _part_of(part: Any) -> Any:
         return {**call_of(part), "type": "tool_use"}
     if kind == "text" and isinstance(part.get("content"), str) and "text" not in part:
         return {"type": "text", "text": part["content"]}
+    if re.search("tool|call", str(kind), re.IGNORECASE) and not str(kind).endswith(("tool_use", "tool_result")):
+        raise ValueError(f"a part of type {kind} is not read: write the call in tool_calls")
     return part
 
 

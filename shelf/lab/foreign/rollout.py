@@ -20,7 +20,7 @@ STEP_LIMIT = "step_limit"
 """The service's word for its own limit."""
 _OWN_TOOLS = ("custom", "custom_tool_call", "mcp_call", "mcp_tool_use", "server_tool_use")
 """Types of calls of a tool that takes free text, or that the endpoint runs."""
-_REFUSES = re.compile(r"error|exception|invalid|malformed|not valid|fail|expected|must be|decode|parse", re.IGNORECASE)
+REFUSES = re.compile(r"error|exception|invalid|malformed|not valid|fail|expected|must be|decode|parse", re.IGNORECASE)
 """Words of a harness that could not read a call."""
 
 
@@ -155,7 +155,7 @@ def _heard(call: Call, result: str | None, documents: Mapping[str, Document], st
     needs = schema.get("required")
     try:
         found = json.loads(written) if isinstance(written, str) and (strict or written.strip()) else written
-        if isinstance(found, str) and found.strip() and result and not _REFUSES.search(result):
+        if isinstance(found, str) and found.strip() and result and not REFUSES.search(result):
             found = json.loads(found)
     except (ValueError, RecursionError) as error:
         if not call.documented:  # free text

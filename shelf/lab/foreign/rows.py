@@ -44,6 +44,8 @@ def row_of(value: Row) -> dict[str, Any]:
     for key in _DIALOGUES:
         row[key] = _dialogue(row[key]) if isinstance(row.get(key), str) else row.get(key)
     row = {key: found for key, found in row.items() if found is not None}
+    if isinstance(said := row.get("messages"), list) and len(said) == 1 and isinstance(said[0], list):
+        row["messages"] = said[0]  # LangChain's batch of one
     for key in _REQUESTS:
         request = row.get(key)
         if isinstance(request, Mapping):
@@ -104,7 +106,7 @@ def _with_answer(row: dict[str, Any]) -> dict[str, Any]:
     """A row of messages with the answer that stands beside them, if they do not hold it."""
     key = next((key for key in _ANSWERS if key in row), None)
     messages = row["messages"]
-    if key is None or not isinstance(messages, list):
+    if key is None or not isinstance(messages, list) or row.get("error"):
         return row
     answer = answer_of(row[key], row)
     own = [message_of(each) for each in messages]
@@ -135,6 +137,8 @@ def answer_of(value: Any, row: dict[str, Any]) -> list[Any]:
     if isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
         if all("role" in each or "from" in each for each in value):
             return list(value)
+        if all("type" in each and "message" not in each for each in value):  # Anthropic's parts
+            return [{"role": "assistant", "content": value}]
         if len(value) > 1:
             raise ValueError(f"has {len(value)} answers: one is expected")
         choice = value[0]

@@ -18,7 +18,7 @@ from seal.method.diagnosis.rules import Diagnosis, taxonomy_of
 from seal.method.diagnosis.schema import violations
 from seal.records.source import UNSCORED
 from seal.records.trajectory import CUTS, PASS_SCORE, TrajectoryRecord
-from shelf.lab.foreign.rollout import Action, Call, Document, Heard, Rollout
+from shelf.lab.foreign.rollout import REFUSES, Action, Call, Document, Heard, Rollout
 from shelf.statistics.summary import FOREIGN
 
 SHOWN = (
@@ -67,17 +67,24 @@ def label_dialogue(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
 
 
 def unread_call(rollout: Rollout) -> str:
-    """What in the texts of a rollout of which no call was read looks like one, "" if nothing does."""
-    names = {str(tool["name"]) for tool in rollout.tools or ()}
+    """A call that its program read and this reader does not, as a sentence, "" if there is none.
+
+    A tool answered arguments that are no object, or no call was read and a text looks like one.
+    """
+    names = {str(tool["name"]): tool for tool in rollout.tools or ()}
     actions = [action for turn in rollout.turns for action in turn.actions]
-    if any(_heard(action, {}) for action in actions):
+    heard = [call for action in actions for call in _heard(action, names)]
+    for call in heard:
+        if call.refused and call.result and not REFUSES.search(call.result):
+            return f"{call.refused}, and its tool answered"
+    if heard:
         return ""
     for action in actions:
         said = _THOUGHTS.sub("", action.text)
         if found := _LIKE_CALLS.search(said):
-            return found[0]
+            return f"no call was read, and {found[0]!r:.40} looks like one"
         if refusals := stray_call(said, names):
-            return refusals[0].rstrip(".")
+            return f"no call was read, and there may be one: {refusals[0].rstrip('.')}"
     return ""
 
 

@@ -163,6 +163,14 @@ SHAPES = {
     "an answer in completion": {**ASKED_ALONE, "completion": DIALOGUE[1:]},
     "an answer in output": {**ASKED_ALONE, "output": TEXT(DIALOGUE[1:])},
     "an answer that the messages hold": row(*WHOLE, response="Done."),
+    "an answer in Anthropic's parts": answered(response={"content": [{"type": "text", "text": "Done."}]}),
+    "LiteLLM": {
+        "messages": DIALOGUE[:-1],
+        "response": {"choices": [{"message": ANSWER, "finish_reason": "stop"}]},
+        "model_parameters": {"tools": [TOOL]},
+        "error_str": None,
+    },
+    "a batch of one": row([*LANGCHAIN]),
     "a request and a response": {
         "request": {**ASKED_ALONE, "messages": DIALOGUE[:-1]},
         "response": {"message": ANSWER},
@@ -251,6 +259,12 @@ UNREAD = {
     "no message of the policy": row(ASKED),
     "an answer of another form": {**ASKED_ALONE, "response": {"blob": "x"}},
     "two answers": {**ASKED_ALONE, "choices": [{"message": ANSWER}, {"message": ANSWER}]},
+    "arguments that only its tool understood": row(
+        ASKED,
+        said(tool_calls=[{"id": "c", "function": {"name": "refund", "arguments": "{'id': '7', 'cents': 5}"}}]),
+        {"role": "tool", "tool_call_id": "c", "content": "refunded"},
+    ),
+    "a part that may be a call": row(ASKED, said(content=[{"type": "tool-refund", "input": WRONG}])),
     "a tool without a name": row(*WHOLE, tools=[{"title": "refund", "schema": SCHEMA}]),
     "text that is no JSON": {**row(), "messages": "[{'role': 'user'"},
     "calls of another template": row(ASKED, said(content='<function=refund>{"id": "7"}</function>')),
