@@ -7,11 +7,11 @@ when a cue retires. `seal/rollout/lesson.py` replays a success.
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from seal.method.interface.cues import Omega, catalogue
 from seal.method.labels import SYNONYMS
-from seal.settings.interface import InterfaceSettings
+from seal.settings import SealSettings
 
 _ROUNDING = 1e-9
 """Keeps a multiple of a share that is a whole number from being rounded below it."""
@@ -37,14 +37,63 @@ def whole_part(share: float, rollouts: int) -> int:
     return int(rollouts * share + _ROUNDING)
 
 
-def role_of(sample: int, rollouts: int, interface: InterfaceSettings) -> Role:
-    """The role of a training rollout, by its number in its prompt; the last of several that may retry is control."""
-    if not sees_omega(sample, interface.share):
-        return "plain"
-    if interface.teacher != "retry":
-        return "cued"
-    last = max(number for number in range(rollouts) if sees_omega(number, interface.share))
-    return "control" if sample == last and whole_part(interface.share, rollouts) > 1 else "retry"
+@dataclass(frozen=True)
+class Teacher:
+    """The rules of `seal.interface.teacher=off`: a rollout is trained, if at all, under the prompt that it saw."""
+
+    share: float
+    teaches: ClassVar[bool] = False
+    """True if a success with cues teaches the plain prompt."""
+    answers: ClassVar[bool] = False
+    """True if the cues of a prompt answer its own failures. Prompts then differ in their cues, so that the lift of each
+    cue can be told, and one without lift retires."""
+
+    def role(self, sample: int, rollouts: int) -> Role:
+        """The role of a training rollout, by its number among those of its prompt."""
+        return "cued" if sees_omega(sample, self.share) else "plain"
+
+    def comparable(self, sample: int) -> bool:
+        """Return whether a plain rollout compares with cued ones: its failure is not the reason for their cues."""
+        return True
+
+    def failures(self, signals: Collection[str], cues: Collection[str]) -> frozenset[str]:
+        """The labels for which a rollout makes its prompt evidence about their cues."""
+        return frozenset(signals)
+
+
+class Share(Teacher):
+    """The rules of `share`: the share of a prompt's rollouts sees Omega, and what passes teaches."""
+
+    teaches = True
+
+
+class Retry(Share):
+    """The rules of `retry`: the share sees what answers the failures of the others, if all of these failed."""
+
+    answers = True
+
+    def role(self, sample: int, rollouts: int) -> Role:
+        """As above; the last of several that may retry is the control."""
+        if not sees_omega(sample, self.share):
+            return "plain"
+        last = max(number for number in range(rollouts) if sees_omega(number, self.share))
+        return "control" if sample == last and whole_part(self.share, rollouts) > 1 else "retry"
+
+    def comparable(self, sample: int) -> bool:
+        return sees_omega(sample, self.share)
+
+    def failures(self, signals: Collection[str], cues: Collection[str]) -> frozenset[str]:
+        """Those that chose the cues: they occurred before, in the plain rollouts."""
+        return frozenset(catalogue()[cue].label for cue in cues)
+
+
+TEACHERS: Mapping[str, type[Teacher]] = {"off": Teacher, "share": Share, "retry": Retry}
+
+
+def teacher_of(settings: SealSettings) -> Teacher:
+    """The teacher of a recipe; none without an interface."""
+    name = settings.interface.teacher if settings.shows_omega else "off"
+    return TEACHERS[name](settings.interface.share)
 
 
 def omega_for(role: Role, omega: Omega, category: str, failures: Collection[str] = ()) -> Omega | None:

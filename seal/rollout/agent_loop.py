@@ -13,7 +13,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutp
 
 from seal.method.controls import named_failures
 from seal.method.interface.cues import Omega
-from seal.method.teacher import Role, omega_for, role_of, whole_part
+from seal.method.teacher import Role, omega_for, teacher_of, whole_part
 from seal.records.trajectory import FINAL, TrajectoryRecord
 from seal.rollout.budgets import Budgets
 from seal.rollout.engine import EngineSpeaker
@@ -40,7 +40,7 @@ class SEALAgentLoop(AgentLoopBase):
         super().__init__(*args, **kwargs)
         self.settings, self.service, self.budgets = _read_once(self.config)
         settings = self.settings
-        self.teacher = settings.interface.teacher if settings.teaches else "off"
+        self.teacher = teacher_of(settings)
         self.terms = Terms(
             True, settings.reward, settings.diagnosis.taxonomy, settings.rollout.deadline_s, "seal.rollout.deadline_s"
         )
@@ -62,8 +62,8 @@ class SEALAgentLoop(AgentLoopBase):
         row, share, rollouts = Row.read(columns), self.settings.interface.share, self.rollout_config.n
         if not row.trains:
             return await self._untaught(sampling_params, row)
-        role = role_of(row.sample, rollouts, self.settings.interface)
-        if self.teacher == "off":
+        role = self.teacher.role(row.sample, rollouts)
+        if not self.teacher.teaches:
             return await self._untaught(sampling_params, row if role == "cued" else row.with_omega(None))
         with siblings(str(columns.get("uid")), rollouts - whole_part(share, rollouts), rollouts) as others:
             return await self._taught(sampling_params, row, role, others)
@@ -92,7 +92,7 @@ class SEALAgentLoop(AgentLoopBase):
 
     async def _roll_out(self, sampling_params: dict[str, Any], row: Row) -> tuple[TrajectoryRecord, TokenStream]:
         """Let the policy play a row's task."""
-        params = row.create_params(self.service.mode(row.environment), always_guarded=self.teacher != "off")
+        params = row.create_params(self.service.mode(row.environment), always_guarded=self.teacher.teaches)
         params |= {"native": True} if self.settings.rollout.harness is not None else {}
         return await self._play(row, params, lambda attempt: self._speaker(row, sampling_params, attempt))
 

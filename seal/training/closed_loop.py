@@ -12,8 +12,7 @@ from typing import Any
 
 from seal.method.algorithm import Rollout, Round, State, play_round
 from seal.method.controls import counted_labels, relabel
-from seal.method.interface.cues import catalogue
-from seal.method.teacher import Evidence, Trial, figures, sees_omega
+from seal.method.teacher import Evidence, Trial, figures, teacher_of
 from seal.records.step import Lift, Range, SentOmega, StepRecord, StepReport
 from seal.records.trajectory import TrajectoryRecord, count_labels
 from seal.settings import SealSettings
@@ -59,7 +58,7 @@ class ClosedLoop:
     def __init__(self, settings: SealSettings):
         self._settings = settings
         self._state = State.initial(settings)
-        self._evidence = Evidence()
+        self._evidence, self._teacher = Evidence(), teacher_of(settings)
 
     def omega_to_send(self) -> dict[str, Any] | None:
         """Omega_t for the next training prompts, or None where the interface is off."""
@@ -78,8 +77,8 @@ class ClosedLoop:
         """
         settings, shown = self._settings, self._state.omega
         order, compared = _order(records, groups), by_prompt(groups).values()
-        prompts = self._trials(records, groups, transfers or {}) if settings.teaches else []
-        if settings.interface.teacher == "retry" and settings.shows_omega and settings.closed_loop:
+        prompts = self._trials(records, groups, transfers or {}) if self._teacher.teaches else []
+        if self._teacher.answers and settings.closed_loop:
             self._evidence = self._evidence.after(prompts)
         rollouts = [self._rollout(step, records[i]) for i in order]
         control = partial(relabel, settings=settings.diagnosis, seed=settings.seed, step=step)
@@ -89,7 +88,9 @@ class ClosedLoop:
         record = replace(
             _record(step, records, groups, [records[i] for i in order], played),
             omega=SentOmega.of(shown) if settings.shows_omega else None,
-            lift=Lift.of([records[i] for i in places if self._comparable(records[i])] for places in compared),
+            lift=Lift.of(
+                [records[i] for i in places if self._teacher.comparable(records[i].sample)] for places in compared
+            ),
             teaching=figures(prompts),
         )
         report = StepReport(record, self._state.profile.to_json(), self.omega_to_send())
@@ -98,28 +99,20 @@ class ClosedLoop:
     def _rollout(self, step: int, record: TrajectoryRecord) -> Rollout:
         labels = counted_labels(record.labels, record.diagnosis, self._settings.diagnosis.blame)
         drawn = step if record.drawn is None else record.drawn
-        return Rollout(record.category, labels, record.score, drawn, not (self._settings.teaches and record.cues))
-
-    def _comparable(self, record: TrajectoryRecord) -> bool:
-        """False if its failure may be the reason for the cues of others."""
-        interface = self._settings.interface
-        return interface.teacher != "retry" or sees_omega(record.sample, interface.share)
+        return Rollout(record.category, labels, record.score, drawn, not (self._teacher.teaches and record.cues))
 
     def _trials(
         self, records: Sequence[TrajectoryRecord], groups: Sequence[Group], transfers: Mapping[int, float]
     ) -> list[tuple[str, list[Trial]]]:
         """The rollouts that a teacher compares, by prompt, with the prompt's environment."""
-        prompts = []
-        for places in by_prompt(groups).values():
-            trials = []
-            for i in places:
-                record, failures = records[i], records[i].signals
-                if self._settings.interface.teacher == "retry":  # the cues were chosen for what failed before
-                    failures = frozenset(catalogue()[cue].label for cue in record.cues)
-                comparable = self._comparable(record)
-                trials.append(Trial(record.cues, failures, record.score, record.taught, transfers.get(i), comparable))
-            prompts.append((records[places[0]].environment, trials))
-        return prompts
+
+        def trial(i: int) -> Trial:
+            record = records[i]
+            failures = self._teacher.failures(record.signals, record.cues)
+            comparable = self._teacher.comparable(record.sample)
+            return Trial(record.cues, failures, record.score, record.taught, transfers.get(i), comparable)
+
+        return [(records[places[0]].environment, [*map(trial, places)]) for places in by_prompt(groups).values()]
 
     @property
     def state(self) -> dict[str, Any]:

@@ -5,8 +5,7 @@ import random
 import pytest
 
 from seal.method.interface.cues import Omega
-from seal.method.teacher import Evidence, Trial, omega_for, role_of
-from seal.settings.interface import InterfaceSettings
+from seal.method.teacher import TEACHERS, Evidence, Retry, Trial, omega_for
 
 CUE = "schema_required"
 OMEGA = Omega.of([CUE, "recover"])
@@ -21,15 +20,11 @@ OMEGA = Omega.of([CUE, "recover"])
     ],
 )
 def test_the_roles_of_a_prompts_rollouts(teacher, roles):
-    interface = InterfaceSettings(teacher=teacher, share=0.5)
-    assert [role_of(sample, 4, interface) for sample in range(4)] == roles
+    assert [TEACHERS[teacher](0.5).role(sample, 4) for sample in range(4)] == roles
 
 
 def test_a_single_retry_is_no_control():
-    assert [role_of(sample, 2, InterfaceSettings(teacher="retry", share=0.5)) for sample in range(2)] == [
-        "plain",
-        "retry",
-    ]
+    assert [Retry(0.5).role(sample, 2) for sample in range(2)] == ["plain", "retry"]
 
 
 def test_what_a_role_shows():

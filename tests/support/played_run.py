@@ -30,7 +30,7 @@ from seal.launch.recipe import read_recipe
 from seal.launch.record import without_secrets
 from seal.method.controls import named_failures
 from seal.method.interface.cues import Omega
-from seal.method.teacher import omega_for, role_of, sees_omega
+from seal.method.teacher import omega_for, sees_omega, teacher_of
 from seal.records.folder import RunFolder
 from seal.records.method import method_digest
 from seal.records.trajectory import CUTS, TrajectoryRecord
@@ -310,7 +310,7 @@ def _taught(player: Player, row: TaskRow, index: int, samples: int, step: int, o
         if sample in plain:
             records.append(plain[sample])
             continue
-        role = role_of(sample, samples, interface)
+        role = teacher_of(settings).role(sample, samples)
         shown = omega_for(role, omega, row.category, labels)
         cues = shown.for_category(row.category) if shown else ()
         record = player.play(row, sample, step, shown.to_json() if shown else None, True)

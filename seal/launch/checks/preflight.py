@@ -21,7 +21,7 @@ from seal.launch.checks.places import check_places
 from seal.launch.checks.plan import require_plan
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
-from seal.method.teacher import whole_part
+from seal.method.teacher import teacher_of, whole_part
 from seal.settings.sentences import shown
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -122,7 +122,7 @@ def _teacher(recipe: Recipe) -> None:
             "algorithm.rollout_correction.bypass_mode=true makes the engine's log-probs the old ones, but it saw "
             "the cues that seal.interface.teacher takes away: leave it false."
         )
-    if settings.teaches and settings.interface.teacher == "retry" and settings.diagnosis.source == "permuted":
+    if teacher_of(settings).answers and settings.diagnosis.source == "permuted":
         raise LaunchError(
             "seal.diagnosis.source=permuted is no control of seal.interface.teacher=retry: where all fail, most labels "
             "fire, so the cues hardly change. Set the source to random, or the teacher to share."
