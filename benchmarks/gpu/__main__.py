@@ -3,7 +3,7 @@
 A stage of stages.yaml is one run of the launcher, with the committed policy grown to 100M parameters
 (`shelf.testbed.policy.grow`). By default it is `run`: six steps, and a seventh after a resume. Each launch has
 DEADLINE_S. Each part of a stage ends with a line that can be pasted: its figures, or why it failed or was not reached;
-the line also takes its place in benchmarks/gpu.md, and does so while the run goes on: a rented machine can be lost. On
+the line also takes its place in benchmarks/speed.md while the run goes on, because a rented machine can be lost. On
 the CPU path (--backend cpu) stages run exp/quickstart.yaml.
 """
 
@@ -37,7 +37,7 @@ from shelf.operate.step import step_plan
 from shelf.testbed.policy.grow import grow
 
 RECIPES = {"cuda": "exp/gpu_smoke.yaml", "cpu": "exp/quickstart.yaml"}
-PAGE = HOME / "benchmarks" / "gpu.md"
+PAGE = HOME / "benchmarks" / "speed.md"
 DEADLINE_S, LOOK_S = 480, 5
 STOP_GRACE_S = 20
 SHAPES = "experiments/gpu_smoke_shapes"

@@ -1,7 +1,7 @@
 """Does a recipe fit a GPU, and how long does it take? By arithmetic: bytes per GPU, room for dialogues, seconds.
 
 Memory follows from sizes: four runs on an H200 peaked 0.3 to 0.4 GiB below it. PER_PARAMETER, TOKEN_S and SYNC_S are
-from runs of two small policies on that GPU (benchmarks/gpu.md). Other times, and models above 0.5B, were not measured.
+from runs of two small policies on that GPU (benchmarks/speed.md). Other times and models above 0.5B were not measured.
 """
 
 import random

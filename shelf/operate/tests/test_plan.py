@@ -44,7 +44,7 @@ def test_the_main_run_is_the_one_that_was_computed_by_hand():
 
 
 def test_a_step_of_a_small_model_takes_about_what_it_took_on_an_h200():
-    """benchmarks/gpu.md, stage policy."""
+    """benchmarks/speed.md, stage policy."""
     sizes = ("trainer.n_gpus_per_node=1", "data.train_batch_size=8", "actor_rollout_ref.rollout.n=4")
     recipe = read_recipe(EXP / "SEAL.yaml", [*sizes, "actor_rollout_ref.model.path=Qwen/Qwen2.5-0.5B-Instruct"])
     step = step_plan(recipe.config)
