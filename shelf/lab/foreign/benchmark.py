@@ -13,13 +13,12 @@ from seal.method.diagnosis.evidence import ActionEvidence, TurnEvidence
 from seal.method.diagnosis.rules import diagnose
 from seal.records.source import WHOLE, data_source
 from seal.records.trajectory import CUTS, PASS_SCORE, TrajectoryRecord
+from shelf.lab.foreign.results import TEXT_MODES
 from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Rollout, Turn
 from shelf.replay.player import Again
 
 STRUCTURED = "bfcl_qwen_fc"
 """The prompt mode that expresses calls which the file has apart from the text."""
-TEXT_MODES = (STRUCTURED, "toolace_official_prompt")
-"""Prompt modes to try when parsing calls from text."""
 UNLIMITED = 1000
 """The most messages with calls per turn that the service allows."""
 MORE_TOOLS = "updated some more functions"
@@ -108,8 +107,8 @@ def replay_of(rollout: Rollout, names: dict[str, Any]) -> Again:
 
 def _mode(rollout: Rollout) -> str:
     """The prompt mode to play in: the one that reads calls in the most texts if they are not apart."""
-    if rollout.structured:
-        return STRUCTURED
+    if rollout.structured or rollout.mode:
+        return rollout.mode or STRUCTURED
     texts = [action.text for turn in rollout.turns for action in turn.actions]
     return max(TEXT_MODES, key=lambda mode: sum(bool(get_format(mode).parse(text).calls) for text in texts))
 

@@ -1,7 +1,8 @@
 """Files of other programs: BFCL results, chats, ATIF, verifiers, NeMo Gym, verl's dumps, tau2-bench's simulations."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pydantic import (
@@ -14,7 +15,6 @@ from pydantic import (
     model_validator,
 )
 
-from seal.records.benchmark import parse_task_id
 from seal.records.source import WHOLE
 from seal.records.trajectory import CUTS
 from shelf.lab.foreign.atif import (
@@ -27,7 +27,8 @@ from shelf.lab.foreign.atif import (
     number_of,
 )
 from shelf.lab.foreign.chat import ChatMessage, as_given, dialogue_of, messages_of_items
-from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Call, Rollout, Turn
+from shelf.lab.foreign.results import read_result
+from shelf.lab.foreign.rollout import STEP_LIMIT, Rollout
 from shelf.lab.foreign.template import dialogues, tools_in
 from shelf.lab.foreign.tools import tools_of
 
@@ -62,9 +63,10 @@ class Foreign(BaseModel):
 
 
 class BfclResult(Foreign):
-    """A line of the official tool's result files: per turn and step, a text, or calls as {name: arguments}."""
+    """A line of the official tool's result files: per turn and step, a text or a list of calls."""
 
     result: list[list[str | list[dict[str, Any] | str]]]
+    inference_log: Any = None
     failure: str = ""
 
     @model_validator(mode="before")
@@ -75,9 +77,8 @@ class BfclResult(Foreign):
         return {**value, "result": [] if failed else text, "failure": text if failed else ""}
 
     def rollout(self, place: str, task_id: str) -> Rollout:
-        parse_task_id(task_id)
-        turns = [Turn("", [_step(step) for step in turn]) for turn in self.result]
-        return Rollout(place, task_id, turns, steps=True, failure=self.failure)
+        read = read_result(self.result, self.inference_log, Path(place.rpartition(":")[0]), task_id)
+        return Rollout(place, task_id, read.turns, steps=True, mode=read.mode, failure=self.failure)
 
 
 class Chat(Foreign):
@@ -302,11 +303,3 @@ FORMATS: Mapping[str, type[Foreign]] = {
     "exception_info": Trial,
 }
 """By the key that tells them apart, in this order."""
-
-
-def _step(step: str | Sequence[Mapping[str, Any] | str]) -> Action:
-    """A step of the official tool, which drops a message of which it cannot read one call."""
-    if isinstance(step, str):
-        return Action(step)
-    named = [call.items() if isinstance(call, Mapping) else [(None, call)] for call in step]
-    return Action("", tuple(Call(name=name, arguments=written) for each in named for name, written in each), whole=True)

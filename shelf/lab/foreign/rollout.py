@@ -104,7 +104,8 @@ class Rollout:
 
     reward: the file's, None without one. prefix: the user turns that were asked for, WHOLE for all. cut: the budget
     that ended it (a key of CUTS, or STEP_LIMIT), "" if none is known. truncated: as in a record. steps: its harness
-    read a call in each message but a turn's last. failure: why its program did not play it to its end, "" if it did.
+    read a call in each message but a turn's last. mode: the prompt mode that reads its texts as its harness did, "" if
+    unknown. failure: why its program did not play it to its end, "" if it did.
     subagents: trajectories of others that it names or holds. continued: further files that it goes on in. unread: the
     kinds of what it holds besides, each as often as it is there.
     """
@@ -119,6 +120,7 @@ class Rollout:
     cut: str = ""
     truncated: tuple[int, ...] = ()
     steps: bool = False
+    mode: str = ""
     failure: str = ""
     subagents: int = 0
     continued: tuple[Path, ...] = ()
