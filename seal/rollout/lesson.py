@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from seal.method.diagnosis.results import reports_failure
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.speaker import Said, Speaker
@@ -50,13 +49,9 @@ def leave_out_failures(lesson: TokenStream, evidence: Sequence[Mapping[str, Any]
         spans[turn].append((start, end))
     for turn in evidence:
         for action, (start, end) in zip(turn["actions"], spans[turn["turn"]], strict=False):
-            if action["refusals"] or any(_failed(call) for call in action["calls"]):
+            if action["refusals"] or any(call["error"] or call["reported"] for call in action["calls"]):
                 lesson.mask[start:end] = [0] * (end - start)
                 lesson.logprobs[start:end] = [0.0] * (end - start)
-
-
-def _failed(call: Mapping[str, Any]) -> bool:
-    return call["error"] is not None or reports_failure(call["name"], call["result"])
 
 
 class Siblings:

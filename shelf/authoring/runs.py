@@ -16,6 +16,7 @@ from env_service.encoding import encode
 from env_service.environments.base import Call, Environment, EnvironmentEpisode, Guard
 from env_service.environments.bfcl.catalog import Task
 from env_service.environments.kit.dialogue import ToolEpisode
+from seal.method.interface.schema_cue import arguments_of
 
 PROCESS_SECONDS = 600.0
 """Seconds that another process may take to play all runs."""
@@ -109,7 +110,7 @@ def wrong_calls(environment: Environment, task_id: str) -> Iterator[Call]:
     """An unknown tool, then the first tools without arguments, with an unknown one, and with wrong types."""
     yield "no_such_tool", {"value": 1}
     for document in list(environment.documents(task_id))[:4]:
-        names = list(document["parameters"].get("properties", {}))
+        names = list(arguments_of(document["parameters"]))
         yield document["name"], {}
         yield document["name"], {"no_such_argument": "x"}
         if names:

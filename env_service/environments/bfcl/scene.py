@@ -15,6 +15,7 @@ from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.scene import History, Scene
 from env_service.environments.kit.tasks import Check, Needed, Outcome, TaskSource
 from seal.method.diagnosis.evidence import Stop, TurnEvidence, Violation
+from seal.method.diagnosis.results import reports_failure
 
 
 class BfclScene(Scene):
@@ -69,6 +70,9 @@ class BfclScene(Scene):
 
     def error(self, reason: str) -> str:
         return f"Error during execution: {reason}"
+
+    def reports_failure(self, tool: str, result: str) -> bool:
+        return reports_failure(tool, result)
 
     def needed(self, turn: int) -> Needed:
         expected = reference(self._task)[turn]

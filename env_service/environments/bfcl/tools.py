@@ -25,9 +25,10 @@ from typing import Any
 import mpmath
 
 from env_service.environments.bfcl.catalog import CLASSES, Task, documents, tool_documents
+from env_service.environments.bfcl.schema import json_schema
 from env_service.environments.kit.tasks import Outcome
 from seal.method.diagnosis.evidence import CallError, Violation
-from seal.method.diagnosis.schema import violations
+from seal.method.diagnosis.schema import Schema, broken
 
 _CALLED_NAME = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
 _MAX_BRACKETS = 199
@@ -106,7 +107,12 @@ def argument_violations(tool: str, arguments: Mapping[str, Any]) -> tuple[Violat
 @lru_cache(maxsize=4096)
 def _violations(tool: str, arguments: bytes) -> tuple[Violation, ...]:
     # Rollouts of one task repeat each other's calls, and a check costs as much as a call.
-    return violations(marshal.loads(arguments), tool_documents()[tool])
+    return broken(marshal.loads(arguments), _schema(tool))
+
+
+@cache
+def _schema(tool: str) -> Schema:
+    return json_schema(tool_documents()[tool]["parameters"])
 
 
 class Toolbox:

@@ -253,7 +253,8 @@ class ToolEpisode:
             lambda: self._world.call(tool if available else name, arguments),
             lambda reason: Outcome(scene.error(reason), "deadline"),
         )
-        return CallEvidence(tool, arguments, available, broken, outcome.error, outcome.text, tool in scene.writes)
+        writes, reported = tool in scene.writes, outcome.error is None and scene.reports_failure(tool, outcome.text)
+        return CallEvidence(tool, arguments, available, broken, outcome.error, outcome.text, writes, reported)
 
     def _errs_too_often(self) -> bool:
         limit = self._scene.error_limit

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from env_service.environments.base import Document
 from env_service.environments.kit.calls import Parsed, read_blocks
+from seal.method.interface.schema_cue import arguments_of, required
 from seal.method.interface.wording import PromptWording
 from seal.system.text import clipped
 
@@ -106,5 +107,4 @@ def _shown(tool: Document) -> dict[str, Any]:
 
 
 def _arguments(tool: Document) -> list[str]:
-    required = tool["parameters"].get("required", ())
-    return [name if name in required else f"{name}?" for name in tool["parameters"].get("properties", {})]
+    return [name if name in required(tool) else f"{name}?" for name in arguments_of(tool["parameters"])]

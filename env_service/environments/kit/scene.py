@@ -103,6 +103,10 @@ class Scene:
         """The result of a call that failed for this reason."""
         return f"Error: {reason}"
 
+    def reports_failure(self, tool: str, result: str) -> bool:
+        """Whether the text of an outcome without an error says all the same that the call failed."""
+        return False
+
     # --- the reference and the verdict ----------------------------------------------
 
     @cached_property

@@ -1,5 +1,6 @@
 """A world whose tools are methods: the shortest way to write one."""
 
+import inspect
 import json
 from typing import Any
 
@@ -18,8 +19,13 @@ class MethodWorld:
 
     def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Run one tool; a ToolError is an outcome, any other exception a failure of the environment."""
+        method = getattr(self, f"tool_{name}")
         try:
-            result = getattr(self, f"tool_{name}")(**arguments)
+            inspect.signature(method).bind(**arguments)
+        except TypeError as error:  # a document that does not close its arguments lets further ones through
+            return Outcome(f"Error: {name}: {error}.", "signature")
+        try:
+            result = method(**arguments)
         except ToolError as error:
             return Outcome(f"Error: {error}", "execution")
         return Outcome(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False))

@@ -1,8 +1,9 @@
-"""Constraints on an argument that its document states only in prose.
+"""Constraints on an argument's values.
 
 No argument of the benchmark has an ``enum``: allowed values, formats, ranges and units are in the descriptions. This
 module extracts them, from public text only. Values, ranges and multiples are precise enough to judge a call by (every
-reference call of the benchmark keeps to them); formats and units are only shown.
+reference call of the benchmark keeps to them); formats and units are only shown. The patterns are the benchmark's: in
+another document "(DD/MM/YYYY)" is no list of values, so its schema alone says what is allowed.
 """
 
 import re
@@ -10,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
+
+from seal.method.diagnosis.schema import written
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,17 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Constraint]], ...] = (
 )
 
 
-def constraints(node: Mapping[str, Any]) -> tuple[Constraint, ...]:
-    """Return the constraints of one argument: allowed values (``enum``, else prose), then the rest of the prose."""
-    prose = _of_prose(node.get("description", ""))
-    if not node.get("enum"):
-        return prose
-    return (_values(list(map(str, node["enum"]))), *(found for found in prose if "enum" not in found.schema))
+def constraints(node: Mapping[str, Any], benchmark: bool) -> tuple[str, ...]:
+    """What a cue says of one argument's values: its schema's, or of a document of the benchmark its prose's."""
+    if benchmark:
+        return tuple(constraint.text for constraint in prose(node))
+    values = node.get("enum")
+    return (_values(list(map(written, values))).text,) if isinstance(values, list) and values else ()
+
+
+def prose(node: Mapping[str, Any]) -> tuple[Constraint, ...]:
+    """What the description of an argument of the benchmark states."""
+    return _of_prose(node.get("description", ""))
 
 
 @lru_cache(maxsize=4096)

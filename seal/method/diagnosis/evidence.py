@@ -6,8 +6,6 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-from seal.method.diagnosis.results import reports_failure
-
 CallError = Literal["unavailable", "signature", "execution", "deadline"]
 """Why a call failed: the tool is not in F, the method refused its arguments, the
 method ran and reported an error, or it ran out of time."""
@@ -37,7 +35,8 @@ class CallEvidence:
     """One tool call as parsed, checked and executed.
 
     ``error`` classifies the failure as far as the tools report it; ``result`` is the text that the policy was shown
-    (before clipping). ``writes`` is false for tools that only read; it is true in logs that do not say.
+    (before clipping). ``writes`` is false for tools that only read; it is true in logs that do not say. ``reported`` is
+    true when only the text of the result says that the call failed, as with some tools of the benchmark.
     """
 
     name: str
@@ -47,6 +46,7 @@ class CallEvidence:
     error: CallError | None = None
     result: str = ""
     writes: bool = True
+    reported: bool = False
 
     @property
     def unavailable(self) -> bool:
@@ -56,7 +56,7 @@ class CallEvidence:
     @property
     def failed(self) -> bool:
         """True when the call failed, also when only the text of its result says so."""
-        return self.error is not None or reports_failure(self.name, self.result)
+        return self.error is not None or self.reported
 
 
 @dataclass(frozen=True)

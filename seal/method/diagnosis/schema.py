@@ -1,21 +1,27 @@
-"""Arguments of a call against the tool's own document.
+"""Arguments of a call against the tool's own document: its JSON Schema decides, by the `jsonschema` package.
 
-The benchmark's documents are JSON schema except for the names of types; this module maps those and leaves the judging
-to jsonschema. Allowed values and ranges that a description states in prose count as part of the schema.
+A document that is no valid schema, or that refers to what it does not hold, judges nothing. What a description says in
+prose judges nothing either; only the benchmark's documents count it (`env_service/environments/bfcl/schema.py`).
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
+from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
+from referencing import Registry
+from referencing.exceptions import Unresolvable
 
-from seal.method.diagnosis.constraints import constraints
 from seal.method.diagnosis.evidence import Violation
 
-TYPES = {
+Schema = dict[str, Any]
+
+BENCHMARK_TYPES = {
     "dict": "object",
     "float": "number",
     "tuple": "array",
@@ -24,6 +30,7 @@ TYPES = {
     "int": "integer",
     "str": "string",
 }
+"""The benchmark's names of types that JSON Schema has under others."""
 _NAMES = {
     "object": "an object",
     "array": "a list",
@@ -33,57 +40,89 @@ _NAMES = {
     "boolean": "a boolean",
     "null": "null",
 }
+_BOUNDS = {"minimum": "at least", "maximum": "at most", "multipleOf": "a multiple of"}
+_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_LISTED = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+_SINGLE = (
+    *("items", "additionalItems", "unevaluatedItems", "contains", "additionalProperties", "unevaluatedProperties"),
+    *("propertyNames", "not", "if", "then", "else"),
+)
+_UNJUDGED = (Unresolvable, re.error, RecursionError, ValueError, ArithmeticError)
+"""Errors of a check that a document or a value is beyond, such as a pattern of another language or a huge number."""
 
 
-def json_schema(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document's node as JSON schema: type names mapped, unknown keys closed, prose included.
-
-    A default of None (the documents write "None") permits null. Types that JSON schema lacks ("any") constrain nothing.
-    """
-    schema: dict[str, Any] = {}
-    kind = node.get("type")
-    kind = TYPES.get(kind, kind) if isinstance(kind, str) else None  # a list of types constrains nothing
-    if kind in _NAMES:
-        schema["type"] = kind
-    if isinstance(node.get("properties"), Mapping):
-        schema["properties"] = {name: json_schema(child) for name, child in node["properties"].items()}
-        schema["required"] = list(node.get("required", ()))
-        schema["additionalProperties"] = False
-    if isinstance(node.get("items"), Mapping):
-        schema["items"] = json_schema(node["items"])
-    judged = {key: value for constraint in constraints(node) for key, value in constraint.schema.items()}
-    (schema["items"] if kind == "array" and "items" in schema else schema).update(judged)
-    if node.get("default", 0) in (None, "None"):
-        return {"anyOf": [{"type": "null"}, schema]}
-    return schema
-
-
-def with_json_types(node: Mapping[str, Any]) -> dict[str, Any]:
-    """A document's node with JSON schema's names of types, and no type for `any`; all else stays."""
-    schema, kind = {key: value for key, value in node.items() if key != "type"}, node.get("type", "any")
-    if kind != "any":
-        schema["type"] = TYPES.get(kind, kind) if isinstance(kind, str) else kind
-    if isinstance(node.get("properties"), Mapping):
-        schema["properties"] = {name: with_json_types(child) for name, child in node["properties"].items()}
-    if isinstance(node.get("items"), Mapping):
-        schema["items"] = with_json_types(node["items"])
-    return schema
-
-
-@lru_cache(maxsize=1024)
-def _validator(parameters: str) -> Draft202012Validator:
-    return Draft202012Validator(json_schema(json.loads(parameters)))
+def with_json_types(node: Any) -> Any:
+    """A document's node as JSON Schema: the benchmark's names of types mapped, and no type for `any`."""
+    return _each(node, _json_type)
 
 
 def violations(arguments: Mapping[str, Any], document: Mapping[str, Any]) -> tuple[Violation, ...]:
-    """Return every way in which ``arguments`` break the document's parameters, in a fixed order.
+    """Return every way in which ``arguments`` break the document's ``parameters``, a JSON Schema, in a fixed order.
 
-    ``document`` is {"name", "parameters": {"type": "dict", "properties", "required"}}.
-    Messages name arguments and what is expected, never the value that was given.
+    () if they are no valid schema. Messages name arguments and what is expected, never the value that was given.
     """
-    validator = _validator(json.dumps(document["parameters"], sort_keys=True))
-    found = [v for error in validator.iter_errors(dict(arguments)) for v in _read(error)]
+    try:
+        parameters = _each(document.get("parameters"), _nullable)
+        return broken(arguments, parameters) if _validator(_key(parameters)) is not None else ()
+    except _UNJUDGED:
+        return ()
+
+
+def broken(arguments: Mapping[str, Any], schema: Schema) -> tuple[Violation, ...]:
+    """The same for a valid JSON Schema; RecursionError or ValueError for values that it cannot be checked against."""
+    validator = _validator(_key(schema))
+    found = [v for error in validator.iter_errors(dict(arguments)) for v in _read(error)] if validator else ()
     return tuple(sorted(set(found), key=lambda v: (v.path, v.kind, v.message)))
+
+
+def _key(schema: Any) -> str:
+    return json.dumps(schema, sort_keys=True)
+
+
+@lru_cache(maxsize=1024)
+def _validator(parameters: str) -> Validator | None:
+    """The validator of a schema in the draft that it names; None if it is not valid."""
+    schema = json.loads(parameters)
+    named = isinstance(schema, dict) and isinstance(schema.get("$schema"), str)
+    draft = validator_for(schema, default=Draft202012Validator) if named else Draft202012Validator
+    try:
+        draft.check_schema(schema)
+    except SchemaError:
+        return None
+    return draft(schema, registry=Registry())  # the default one would fetch what a document refers to
+
+
+def _each(node: Any, change: Callable[[Schema], Schema]) -> Any:
+    """The schema with each sub-schema changed, innermost first.
+
+    Arrow's tables hold null for every key that a row lacks, and PHP writes an empty object as []: both say nothing.
+    """
+    if not isinstance(node, Mapping):
+        return {} if node in (None, []) else node
+    schema = {key: value for key, value in node.items() if value is not None or key == "default"}
+    for name in schema.keys() & _BY_NAME:
+        if schema[name] == [] or isinstance(schema[name], Mapping):
+            schema[name] = {key: _each(child, change) for key, child in dict(schema[name]).items()}
+    for name in schema.keys() & _LISTED:
+        if isinstance(schema[name], list) and schema[name]:
+            schema[name] = [_each(child, change) for child in schema[name]]
+    for name in schema.keys() & _SINGLE:
+        if not isinstance(schema[name], list) or not schema[name]:
+            schema[name] = _each(schema[name], change)
+    return change(schema)
+
+
+def _json_type(schema: Schema) -> Schema:
+    kind = schema.pop("type", "any")
+    if kind != "any":
+        schema["type"] = BENCHMARK_TYPES.get(kind, kind) if isinstance(kind, str) else kind
+    return schema
+
+
+def _nullable(schema: Schema) -> Schema:
+    """OpenAPI's `nullable`, and a default of null, permit null."""
+    null = schema.get("nullable") is True or schema.get("default", 0) is None
+    return {"anyOf": [{"type": "null"}, schema]} if null else schema
 
 
 def _path(parts: Iterable[str | int]) -> str:
@@ -95,23 +134,33 @@ def _path(parts: Iterable[str | int]) -> str:
 
 def _read(error: ValidationError) -> list[Violation]:
     where = _path(error.absolute_path)
-    expected = error.validator_value
-    if error.validator == "anyOf":  # null or the schema proper: what matters is the latter
-        return [v for inner in error.context or () if inner.schema_path[0] == 1 for v in _read(inner)]
-    if error.validator == "required":
-        absent = [name for name in expected if name not in error.instance]
-        return [_of("missing", error, name, "required argument {} is missing") for name in absent]
-    if error.validator == "additionalProperties":
-        known = error.schema.get("properties", {})
-        extra = [str(name) for name in error.instance if name not in known]
-        return [_of("unknown", error, name, "{} is not an argument of this tool") for name in extra]
+    name, expected = where or "the arguments", error.validator_value
+    if error.validator in ("anyOf", "oneOf"):  # of null or one schema, the latter matters
+        branches = [[inner for inner in error.context if inner.schema_path[0] == at] for at in range(len(expected))]
+        others = [errors for errors in branches if errors and errors[0].validator_value != "null"]
+        if len(others) == 1 and len(branches) == 2:
+            return [v for inner in others[0] for v in _read(inner)]
+    if error.validator == "required" and isinstance(expected, list):
+        absent = [key for key in expected if key not in error.instance]
+        return [_of("missing", error, key, "required argument {} is missing") for key in absent]
+    if error.validator == "additionalProperties" and expected is False:
+        known, patterns = error.schema.get("properties", {}), error.schema.get("patternProperties", {})
+        extra = [key for key in error.instance if key not in known and not any(re.search(p, key) for p in patterns)]
+        return [_of("unknown", error, key, "{} is not an argument of this tool") for key in extra]
     if error.validator == "type":
-        kind = "structure" if expected in ("object", "array") else "type"
-        return [Violation(kind, where, f"{where or 'the arguments'} must be {_NAMES[expected]}")]
+        kinds = [each for each in ([expected] if isinstance(expected, str) else expected) if isinstance(each, str)]
+        kind = "structure" if {"object", "array"} & set(kinds) else "type"
+        return [Violation(kind, where, f"{name} must be {' or '.join(_NAMES.get(each, each) for each in kinds)}")]
     if error.validator == "enum":
-        return [Violation("enum", where, f"{where} must be one of: {', '.join(map(str, expected))}")]
-    bounds = {"minimum": "at least", "maximum": "at most", "multipleOf": "a multiple of"}
-    return [Violation("enum", where, f"{where} must be {bounds[error.validator]} {expected}")]
+        return [Violation("enum", where, f"{name} must be one of: {', '.join(map(written, expected))}")]
+    if error.validator in _BOUNDS:
+        return [Violation("enum", where, f"{name} must be {_BOUNDS[error.validator]} {expected}")]
+    return [Violation("structure", where, f"{name} must keep to the {error.validator} of its schema")]
+
+
+def written(value: Any) -> str:
+    """A value of a schema as a sentence shows it: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _of(kind: str, error: ValidationError, name: str, message: str) -> Violation:

@@ -8,7 +8,7 @@ from seal.method.diagnosis.evidence import ActionEvidence, CallEvidence
 from seal.method.interface.cues import Omega
 from seal.method.interface.errors import error_class
 from seal.method.interface.observation import Tools
-from seal.method.interface.schema_cue import arguments_line, required_entry
+from seal.method.interface.schema_cue import arguments_line, required, required_entry
 from seal.method.interface.wording import PromptWording, fill, placeholders, wording
 from seal.system.text import clipped
 
@@ -81,7 +81,7 @@ def _violated(call: CallEvidence, document: Mapping[str, Any], compact: bool) ->
     others = [violation.message for violation in call.violations if violation.kind != "missing"]
     if compact:
         others = [clipped(message, _COMPACT_DETAIL) for message in others[:1]]
-    if compact and missing and set(missing) <= set(document["parameters"].get("required", ())):
+    if compact and missing and set(missing) <= set(required(document)):
         return "required", "; ".join((required_entry(document), *others))
     parts = ["missing " + ", ".join(missing)] if missing else []
     return "schema", "; ".join(parts + others[: _MAX_DETAILS - len(parts)])

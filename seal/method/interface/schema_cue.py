@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from seal.method.diagnosis.constraints import constraints
+from seal.method.diagnosis.schema import written
 
 COMPACT_LIMIT = 600
 """Hard cap of the compact rendering, in characters."""
@@ -11,19 +12,30 @@ COMPACT_LIMIT = 600
 _MORE = "..."
 
 
-def _arguments(document: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    return document["parameters"].get("properties", {})
+def arguments_of(node: Any) -> Mapping[str, Mapping[str, Any]]:
+    """The arguments that a document's `parameters`, or an object among them, lists, with their schemas."""
+    listed = node.get("properties") if isinstance(node, Mapping) else None
+    named = listed.items() if isinstance(listed, Mapping) else ()
+    return {name: child if isinstance(child, Mapping) else {} for name, child in named}
 
 
-def _required(document: Mapping[str, Any]) -> Sequence[str]:
-    return document["parameters"].get("required", ())
+def required(document: Mapping[str, Any]) -> Sequence[str]:
+    """The names of a tool's required arguments."""
+    parameters = document["parameters"]
+    listed = parameters.get("required") if isinstance(parameters, Mapping) else None
+    return [name for name in listed if isinstance(name, str)] if isinstance(listed, list | tuple) else ()
+
+
+def _values(document: Mapping[str, Any], node: Mapping[str, Any]) -> tuple[str, ...]:
+    parameters = document["parameters"]
+    return constraints(node, isinstance(parameters, Mapping) and parameters.get("type") == "dict")
 
 
 def arguments_line(document: Mapping[str, Any]) -> str:
     """A tool's arguments in one phrase: "source, destination; optional: mode", or "no arguments"."""
-    required = list(_required(document))
-    optional = [name for name in _arguments(document) if name not in required]
-    phrase = ", ".join(required)
+    needed = required(document)
+    optional = [name for name in arguments_of(document["parameters"]) if name not in needed]
+    phrase = ", ".join(needed)
     if optional:
         phrase += ("; " if phrase else "") + "optional: " + ", ".join(optional)
     return phrase or "no arguments"
@@ -33,13 +45,12 @@ def full_schema(tools: Sequence[Mapping[str, Any]], cues: Collection[str]) -> li
     """One line per tool with its arguments, and their types and constraints when those cues are on."""
     lines = []
     for document in tools:
-        required = _required(document)
         parts = []
-        for name, schema in _arguments(document).items():
-            notes = [_type(schema)] if "schema_types" in cues else []
+        for name, schema in arguments_of(document["parameters"]).items():
+            notes = [kind] if "schema_types" in cues and (kind := _type(schema)) else []
             if "schema_values" in cues:
-                notes += [constraint.text for constraint in constraints(schema)]
-            must = "schema_required" in cues and name in required
+                notes += _values(document, schema)
+            must = "schema_required" in cues and name in required(document)
             if must or notes:
                 parts.append(name + (" (required)" if must else "") + (f" [{'; '.join(notes)}]" if notes else ""))
         if parts:
@@ -48,17 +59,19 @@ def full_schema(tools: Sequence[Mapping[str, Any]], cues: Collection[str]) -> li
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    kind = schema.get("type", "any")
-    if kind == "array" and "type" in schema.get("items", {}):
-        return f"array of {schema['items']['type']}"
+    """The type that a schema names, with what is in it; "" if it names none."""
+    kind, items = schema.get("type"), schema.get("items")
+    if kind == "array" and isinstance(items, Mapping) and (inner := _type({"type": items.get("type")})):
+        return f"array of {inner}"
     if kind == "dict" and schema.get("properties"):
         return "dict of " + ", ".join(f"{name} {_type(child)}" for name, child in schema["properties"].items())
-    return kind
+    kinds = [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else ()
+    return " or ".join([*map(written, kinds), *(["null"] if kinds and schema.get("nullable") is True else [])])
 
 
 def required_entry(document: Mapping[str, Any]) -> str:
     """A tool and its required arguments, as the compact rendering lists them: "cp source destination"."""
-    return " ".join((document["name"], *_required(document)))
+    return " ".join((document["name"], *required(document)))
 
 
 def compact_schema(tools: Sequence[Mapping[str, Any]], cues: Collection[str]) -> str:
@@ -66,7 +79,7 @@ def compact_schema(tools: Sequence[Mapping[str, Any]], cues: Collection[str]) ->
     if "schema_required" not in cues:
         return ""
     text = "Required: "
-    for number, document in enumerate(d for d in tools if _required(d)):
+    for number, document in enumerate(d for d in tools if required(d)):
         entry = ("; " if number else "") + required_entry(document)
         if len(text) + len(entry) + len(_MORE) > COMPACT_LIMIT:
             return text + _MORE
@@ -79,12 +92,11 @@ def schema_text(tools: Sequence[Mapping[str, Any]]) -> str:
     every = ("schema_required", "schema_types", "schema_values")
     lines = [*full_schema(tools, every), compact_schema(tools, every), *map(arguments_line, tools)]
     for document in tools:
-        lines += _constraint_lines(_arguments(document))
+        lines += _constraint_lines(document, document["parameters"])
     return "\n".join(lines)
 
 
-def _constraint_lines(arguments: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    lines = [f"{name} {constraint.text}" for name, node in arguments.items() for constraint in constraints(node)]
-    for node in arguments.values():
-        lines += _constraint_lines(node.get("properties", {}))
-    return lines
+def _constraint_lines(document: Mapping[str, Any], node: Any) -> list[str]:
+    arguments = arguments_of(node)
+    lines = [f"{name} {text}" for name, child in arguments.items() for text in _values(document, child)]
+    return lines + [line for child in arguments.values() for line in _constraint_lines(document, child)]
