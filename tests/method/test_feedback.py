@@ -2,16 +2,14 @@
 
 import pytest
 
-from env_service.environments.bfcl.catalog import CLASSES, documents, load_tasks
-from env_service.environments.bfcl.tools import Toolbox
+from env_service.environments.bfcl.catalog import documents, load_tasks
+from env_service.environments.bfcl.tools import Toolbox, argument_violations
 from seal.method.diagnosis.evidence import ActionEvidence, CallEvidence
-from seal.method.diagnosis.schema import violations
 from seal.method.interface.cues import Omega, catalogue
 from seal.method.interface.feedback import observe_feedback
 from seal.method.interface.wording import PromptWording, fill, wording
 
 FILES = documents("GorillaFileSystem")
-TOOLS = {document["name"]: document for name in CLASSES for document in documents(name)}
 FULL = Omega.of(list(catalogue()))
 FULL_SIZE, COMPACT = (
     PromptWording("Write calls as [TOOL(ARGUMENT='VALUE')].", "answer between <answer> and </answer>", compact)
@@ -20,7 +18,7 @@ FULL_SIZE, COMPACT = (
 
 
 def call(name="cd", error="execution", result="", available=True, **arguments):
-    broken = violations(arguments, TOOLS[name]) if name in TOOLS and error == "signature" else ()
+    broken = argument_violations(name, arguments) if error == "signature" else ()
     return CallEvidence(name, arguments, available, broken, error, result)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
-from seal.method.diagnosis.results import reports_failure
+from seal.method.diagnosis.results import marks_failure, reports_failure
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,45 @@ def test_no_reference_result_is_read_as_a_failure():
             if reports_failure(name, toolbox.call(name, arguments).text):
                 failed.add(name)
     assert failed == set()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"isError": true, "content": []}',
+        '{"is_error": true}',
+        '{"status": "error", "data": null}',
+        '{"data": null, "error": "no such file"}',
+        "[{'error': 'User not authenticated.'}]",
+        "Error: no such file",
+        "Error executing tool remove_item: it is not on the list.",
+        "requests.exceptions.ConnectionError: refused",
+        "Traceback (most recent call last):\n  File 'a'\nKeyError: 1",
+    ],
+)
+def test_explicit_marks_of_failure(text):
+    assert marks_failure(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"error": 0, "data": [1]}',
+        '{"errors": 0, "warnings": 2}',
+        '{"error": {}}',
+        '{"error": "none", "data": 1}',
+        '{"error": "No error"}',
+        '{"error": false}',
+        '{"isError": false, "status": "ok"}',
+        '{"errors": [], "ok": true}',
+        "ERROR 12:00 disk\nINFO ok",
+        "Error budget: 99.9 %",
+        "Error handling: see chapter 3",
+        "Error: none",
+        '{"success": false, "reason": "sold out"}',
+        "Stock not found",
+        "",
+    ],
+)
+def test_words_about_errors_are_no_failures(text):
+    assert not marks_failure(text)

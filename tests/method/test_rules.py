@@ -122,8 +122,8 @@ def test_the_first_signal_in_table_5_dominates_and_all_are_kept():
 
 def test_an_error_that_only_the_result_text_tells_counts_as_feedback():
     text = "['Error: User not authenticated. Please log in to view the watchlist.']"
-    evidence = turn(action(call("get_watchlist", result=text)), SAY, matches=STATE)
-    assert diagnose_turn(evidence).label == "recovery_failure"
+    told, unsaid = (turn(action(call(result=text, reported=said)), SAY, matches=STATE) for said in (True, False))
+    assert (diagnose_turn(told).label, diagnose_turn(unsaid).label) == ("recovery_failure", "state_mismatch")
 
 
 def test_recovery_needs_a_success_after_the_error_not_before_it():

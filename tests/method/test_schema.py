@@ -3,15 +3,15 @@
 import pytest
 
 from env_service.environments.bfcl.catalog import CLASSES, documents, load_tasks
-from env_service.environments.bfcl.tools import parse_reference
-from seal.method.diagnosis.constraints import constraints
+from env_service.environments.bfcl.tools import argument_violations, parse_reference
+from seal.method.diagnosis.constraints import constraints, prose
 from seal.method.diagnosis.schema import violations
 
 TOOLS = {document["name"]: document for name in CLASSES for document in documents(name)}
 
 
 def kinds(tool, arguments):
-    return [(v.kind, v.path) for v in violations(arguments, TOOLS[tool])]
+    return [(v.kind, v.path) for v in argument_violations(tool, arguments)]
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_kinds_and_paths(tool, arguments, expected):
 
 
 def test_messages_tell_what_is_expected_and_never_the_value():
-    (found,) = violations({"mode": "zebra"}, TOOLS["setHeadlights"])
+    (found,) = argument_violations("setHeadlights", {"mode": "zebra"})
     assert found.message == "mode must be one of: on, off, auto"
 
 
 def test_an_enum_of_its_own_is_respected():
-    document = {"name": "f", "parameters": {"type": "dict", "properties": {"x": {"type": "string", "enum": ["a"]}}}}
+    document = {"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": "string", "enum": ["a"]}}}}
     assert [v.kind for v in violations({"x": "b"}, document)] == ["enum"]
     assert violations({"x": "a"}, document) == ()
 
@@ -60,7 +60,7 @@ def test_references_keep_to_the_documents_and_to_what_their_prose_says():
     for task in load_tasks().values():
         for text in (text for turn in task.reference for text in turn):
             name, arguments = parse_reference(text)
-            broken += [(name, v.kind) for v in violations(arguments, TOOLS[name])]
+            broken += [(name, v.kind) for v in argument_violations(name, arguments)]
     assert broken == [("close_ticket", "type")] * 4
 
 
@@ -82,11 +82,108 @@ def test_references_keep_to_the_documents_and_to_what_their_prose_says():
 )
 def test_constraints_in_prose_are_lifted(tool, argument, expected):
     node = TOOLS[tool]["parameters"]["properties"][argument]
-    assert [constraint.text for constraint in constraints(node)] == expected
+    assert list(constraints(node, benchmark=True)) == expected
 
 
 def test_every_marked_list_of_values_is_lifted():
     nodes = [node for tool in TOOLS.values() for node in tool["parameters"]["properties"].values()]
     marked = [node for node in nodes if "[Enum]" in node["description"]]
     assert len(marked) == 10
-    assert all(any("enum" in c.schema and len(c.schema["enum"]) > 1 for c in constraints(node)) for node in marked)
+    assert all(any("enum" in c.schema and len(c.schema["enum"]) > 1 for c in prose(node)) for node in marked)
+
+
+def of(schema, required=("x",), **more):
+    """A document with one argument of this schema."""
+    parameters = {"type": "object", "properties": {"x": schema}, "required": list(required), **more}
+    return {"name": "f", "parameters": parameters}
+
+
+ANY_JSON = (None, True, 1, 2.5, "a", [1], {"a": 1})
+ACCEPTED = {
+    "whole numbers in enum": (of({"type": "integer", "enum": [10, 25]}), {"x": 25}),
+    "a boolean in enum": (of({"enum": [True]}), {"x": True}),
+    "null in enum": (of({"type": ["string", "null"], "enum": ["asc", None]}), {"x": None}),
+    "nullable": (of({"type": "string", "nullable": True}), {"x": None}),
+    "nullable with enum": (of({"type": "string", "nullable": True, "enum": ["a"]}), {"x": None}),
+    "nullable reference": (
+        of({"$ref": "#/$defs/T", "nullable": True}, **{"$defs": {"T": {"type": "string"}}}),
+        {"x": None},
+    ),
+    "a default of null": (of({"type": "string", "default": None}), {"x": None}),
+    "a list of types": (of({"type": ["string", "null"]}), {"x": None}),
+    "open arguments": (of({"type": "string"}), {"x": "a", "mode": "fast"}),
+    "further arguments": (of({"type": "string"}, additionalProperties={"type": "integer"}), {"x": "a", "y": 1}),
+    "a free object": (of({"type": "object", "properties": {}}), {"x": {"state": "open"}}),
+    "a map": (of({"type": "object", "additionalProperties": {"type": "string"}}), {"x": {"team": "red"}}),
+    "keys by pattern": (
+        of({"type": "object", "patternProperties": {"^[A-Z]+$": {}}, "additionalProperties": False}),
+        {"x": {"HOME": 1}},
+    ),
+    "allOf": (of({}, allOf=[{"properties": {"y": {"type": "string"}}, "required": ["y"]}]), {"x": 1, "y": "a"}),
+    "$defs": (of({"$ref": "#/$defs/T"}, **{"$defs": {"T": {"type": "integer"}}}), {"x": 1}),
+    "PHP's empty objects": (of({"type": "object", "properties": []}, patternProperties=[]), {"x": {"a": 1}}),
+    "PHP's empty parameters": ({"name": "f", "parameters": []}, {"x": 1}),
+    "Arrow's nulls": (
+        of({"type": "string", "description": None, "enum": None, "items": None, "anyOf": None, "$ref": None}),
+        {"x": "a"},
+    ),
+    "Arrow's null required": ({"name": "f", "parameters": {"type": "object", "required": None}}, {}),
+    "an argument of other rows": (of({"type": "string"}, properties={"x": {}, "y": None}), {"x": "a", "y": None}),
+    "prose: a date": (of({"type": "string", "description": "Birth (DD/MM/YYYY)."}), {"x": "24/11/1990"}),
+    "prose: options": (of({"type": "string", "description": "Options: a, b or c"}), {"x": "c"}),
+    "prose: a range": (of({"type": "integer", "description": "Pages hold between 1 and 50 rows."}), {"x": 73}),
+    "prose: a multiple": (of({"type": "integer", "description": "A multiple of 10 is free."}), {"x": 15}),
+    "prose: values": (of({"type": "string", "description": "'ls' for lists, 'cat' for text"}), {"x": "grep"}),
+    "no valid schema: the benchmark's types": ({"name": "f", "parameters": {"type": "dict"}}, {"x": 1}),
+    "no valid schema: a word": (of("string"), {"x": 1}),
+    "no valid schema: draft 3": (of({"type": "string", "required": True}), {"x": 1}),
+    "a reference to nothing": (of({"$ref": "#/$defs/Lost"}), {"x": 1}),
+    "a reference to the network": (of({"$ref": "http://127.0.0.1:9/schema.json"}), {"x": 1}),
+    "a reference to itself": (of({"$ref": "#/properties/x"}), {"x": 1}),
+    "a pattern of JavaScript": (of({"type": "string", "pattern": "^(?<year>[0-9]+)$"}), {"x": "a"}),
+    "a number of 5,000 digits": (of({"type": "string"}), {"x": 10**5000}),
+    "no parameters": ({"name": "f"}, {"x": 1}),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_a_call_that_its_document_permits_breaks_nothing(name):
+    document, arguments = ACCEPTED[name]
+    assert violations(arguments, document) == ()
+
+
+@pytest.mark.parametrize("value", ANY_JSON, ids=str)
+@pytest.mark.parametrize("schema", [True, {}, None, []], ids=str)
+def test_a_schema_that_says_nothing_permits_every_value(schema, value):
+    assert violations({"x": value}, of(schema)) == ()
+
+
+@pytest.mark.parametrize(
+    ("document", "arguments", "kind", "message"),
+    [
+        (of({"type": "integer", "enum": [10, 25]}), {"x": 30}, "enum", "x must be one of: 10, 25"),
+        (of({"type": ["string", "null"]}), {"x": 3}, "type", "x must be a string or null"),
+        (of({"type": "string", "nullable": True}), {"x": 3}, "type", "x must be a string"),
+        (of({"anyOf": [{"type": "string"}, {"type": "null"}]}), {"x": 3}, "type", "x must be a string"),
+        (of({"anyOf": [{"type": "string"}, {"type": "array"}]}), {"x": 3}, "structure", "x must keep to the anyOf"),
+        (of({}, additionalProperties=False), {"x": 1, "y": 2}, "unknown", "y is not an argument of this tool"),
+        (of({}, additionalProperties={"type": "string"}), {"x": 1, "y": 2}, "type", "y must be a string"),
+        (of({"type": "object", "minProperties": 1}), {"x": {}}, "structure", "x must keep to the minProperties"),
+        (of({"type": "string", "pattern": "^a"}), {"x": "b"}, "structure", "x must keep to the pattern"),
+        (of(False), {"x": 1}, "structure", "the arguments must keep to its schema"),
+        (of({"$ref": "#/$defs/T"}, **{"$defs": {"T": {"type": "integer"}}}), {"x": "a"}, "type", "x must be a whole"),
+        (of({}), {}, "missing", "required argument x is missing"),
+        (
+            of(
+                {"type": "number", "maximum": 3, "exclusiveMaximum": True},
+                **{"$schema": "http://json-schema.org/draft-04/schema#"},
+            ),
+            {"x": 4},
+            "enum",
+            "x must be at most 3",
+        ),
+    ],
+)
+def test_what_a_document_refuses_is_named(document, arguments, kind, message):
+    (found,) = violations(arguments, document)
+    assert (found.kind, found.message[: len(message)]) == (kind, message)

@@ -1,10 +1,14 @@
 """Decide from the public text of a tool result whether the call failed.
 
-The simulators report failures in five forms: an ``error`` field; the text of an exception; a list whose only entry is
-an error; a flag such as ``success`` or ``login_status`` that is false; and a sentence in place of the value.
+The benchmark's simulators report failures in five forms: an ``error`` field; the text of an exception; a list whose
+only entry is an error; a flag such as ``success`` or ``login_status`` that is false; and a sentence in place of the
+value. A file's tools are anybody's, so only an explicit mark counts there.
 """
 
+import ast
+import json
 import re
+from typing import Any
 
 _ERROR = re.compile(
     r"""^\s*(?:\[\s*)?(?:
@@ -21,7 +25,7 @@ _ANSWERS_FALSE = re.compile(r"(?:get|is)_.*status$|^verify_|^authenticate_twitte
 
 
 def reports_failure(tool: str, text: str) -> bool:
-    """Return True when ``text``, the result of ``tool``, says that the call failed.
+    """Return True when ``text``, the result of a tool of the benchmark, says that the call failed.
 
     A tool that reports a status, or verifies something, may answer false when all is
     well. So may `authenticate_twitter`: references of the benchmark hold such answers.
@@ -29,3 +33,41 @@ def reports_failure(tool: str, text: str) -> bool:
     if _ERROR.match(text) or _SENTENCE.match(text):
         return True
     return bool(_FALSE_FLAG.match(text)) and not _ANSWERS_FALSE.search(tool)
+
+
+_MARKS = ("isError", "is_error")
+_NO_ERROR = re.compile(r"\s*(?:no errors?|none|null|nil|ok|success|n/?a|false|0)?\s*[.!]?\s*", re.IGNORECASE)
+_ERROR_TEXT = re.compile(
+    r"""(?:\w+\.)*(?:[A-Z]\w*)?(?:[Ee]rror|Exception)(?: (?:during|executing|calling) [^:\n]*)?:(.*)"""
+)
+_TRACEBACK = "Traceback (most recent call last):"
+_READ_CHARACTERS = 100_000
+
+
+def marks_failure(text: str) -> bool:
+    """Return True when a result of any tool states that the call failed, which is more than a word about errors.
+
+    Such are ``isError`` or ``is_error`` that is true, a ``status`` of "error", a sentence under ``error``, and an
+    error's text as the whole result.
+    """
+    value = _value(text)
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, dict):
+        said, status = value.get("error"), value.get("status")
+        marked = any(value.get(mark) is True for mark in _MARKS) or str(status).lower() == "error"
+        return marked or (isinstance(said, str) and not _NO_ERROR.fullmatch(said))
+    text = value if isinstance(value, str) else text
+    stated = _ERROR_TEXT.match(text.lstrip())
+    return text.lstrip().startswith(_TRACEBACK) or (stated is not None and not _NO_ERROR.fullmatch(stated[1]))
+
+
+def _value(text: str) -> Any:
+    """What a result holds as JSON, or as the text of a Python value; None if it is neither."""
+    if text.lstrip()[:1] in ("{", "[", '"') and len(text) <= _READ_CHARACTERS:
+        for read in (json.loads, ast.literal_eval):
+            try:
+                return read(text)
+            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                continue
+    return None

@@ -155,7 +155,8 @@ def _read(error: ValidationError) -> list[Violation]:
         return [Violation("enum", where, f"{name} must be one of: {', '.join(map(written, expected))}")]
     if error.validator in _BOUNDS:
         return [Violation("enum", where, f"{name} must be {_BOUNDS[error.validator]} {expected}")]
-    return [Violation("structure", where, f"{name} must keep to the {error.validator} of its schema")]
+    keyword = f"the {error.validator} of " if error.validator else ""  # the schema `false` has none
+    return [Violation("structure", where, f"{name} must keep to {keyword}its schema")]
 
 
 def written(value: Any) -> str:

@@ -19,7 +19,7 @@ from seal.method.interface.wording import PromptWording, templates
 
 _VIOLATION = re.compile(
     r"must be (?:one of:|at least|at most|a multiple of|an object|a list|an? (?:whole )?number|a string|a boolean)"
-    r"|must keep to the \w+ of its schema|is not an argument of this tool|\bmissing\b"
+    r"|must keep to (?:the \w+ of )?its schema|is not an argument of this tool|\bmissing\b"
 )
 """The phrases of :mod:`seal.method.diagnosis.schema` and phi_err about arguments, beside the documents' own words."""
 _INDEX = re.compile(r"(?<=[\w\]])\[\d+\]")

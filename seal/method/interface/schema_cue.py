@@ -21,7 +21,7 @@ def arguments_of(node: Any) -> Mapping[str, Mapping[str, Any]]:
 
 def required(document: Mapping[str, Any]) -> Sequence[str]:
     """The names of a tool's required arguments."""
-    parameters = document["parameters"]
+    parameters = document.get("parameters")
     listed = parameters.get("required") if isinstance(parameters, Mapping) else None
     return [name for name in listed if isinstance(name, str)] if isinstance(listed, list | tuple) else ()
 

@@ -10,7 +10,7 @@ from zlib import crc32
 from pydantic import AliasChoices, BaseModel, Field, model_validator
 
 from env_service.environments.kit.calls import blocks
-from seal.method.diagnosis.results import reports_failure
+from seal.method.diagnosis.results import marks_failure
 from shelf.lab.foreign.normal import message_of
 from shelf.lab.foreign.rollout import Action, Call, Turn
 
@@ -44,7 +44,7 @@ class ChatMessage(BaseModel):
     def text(self) -> str:
         """Its text; of a failed call one that says so."""
         text = text_of(self.content)
-        return json.dumps({"error": text}) if self.error and not reports_failure("", text) else text
+        return json.dumps({"error": text, "isError": True}) if self.error and not marks_failure(text) else text
 
     @property
     def calls(self) -> list[Call]:

@@ -13,7 +13,7 @@ from env_service.environments.kit.report import assessment
 from env_service.environments.kit.stray import stray_call
 from seal.method import labels
 from seal.method.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
-from seal.method.diagnosis.results import reports_failure
+from seal.method.diagnosis.results import marks_failure
 from seal.method.diagnosis.rules import Diagnosis, taxonomy_of
 from seal.method.diagnosis.schema import violations
 from seal.records.source import UNSCORED
@@ -135,8 +135,8 @@ def _action(heard: Sequence[Heard], documents: dict[str, Document] | None) -> Ac
         name, arguments, result = call.name, call.arguments, call.result or ""
         judged = documents is not None and call.documented
         available, document = not judged or name in documents, documents.get(name, {}) if judged else {}
-        broken = violations(arguments, document) if isinstance(document.get("parameters"), dict) else ()
-        error = "execution" if reports_failure(name, result) else None
+        broken = violations(arguments, document)
+        error = "execution" if marks_failure(result) else None
         calls.append(CallEvidence(name, arguments, available, broken, error if available else "unavailable", result))
     return ActionEvidence(tuple(calls), tuple(call.refused for call in heard if call.refused))
 

@@ -50,7 +50,7 @@ def _tool(tool: Row) -> dict[str, Any]:
     document = decoded(f"the document of {tool['name']}", document) if isinstance(document, str) else document
     if isinstance(document, Mapping) and isinstance(document.get("json"), Mapping):
         document = document["json"]  # Bedrock
-    if document is not None and not isinstance(document, Mapping | bool):
+    if document not in (None, []) and not isinstance(document, Mapping | bool):  # PHP writes {} as []
         raise ValueError(f"the parameters of {tool['name']} are {document!r:.40}: a JSON schema is expected")
     return {**found, "parameters": unpadded(document)} if isinstance(document, Mapping) and document else found
 
