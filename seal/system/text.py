@@ -1,4 +1,4 @@
-"""A part that stands for a longer text: the line that says what it is about, or its beginning."""
+"""A part that stands for a longer text: the line that says what it is about, its beginning, its end."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +22,11 @@ def last_output(log: Path) -> str:
 def clipped(text: str, characters: int) -> str:
     """The first `characters` of the text, marked as cut if it has more."""
     return text if len(text) <= characters else text[:characters] + "..."
+
+
+def without_thoughts(text: str) -> str:
+    """What a model's message says after its thoughts, which end at the last ``</think>``."""
+    return text.rpartition("</think>")[2]
 
 
 def enumeration(names: Sequence[object], most: int = 12) -> str:

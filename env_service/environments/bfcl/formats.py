@@ -15,6 +15,7 @@ from env_service.environments.kit.calls import Parsed, blocks, call_of, read_blo
 from env_service.environments.kit.stray import stray_call
 from env_service.environments.kit.tool_calls import MODE, ToolCalls, with_tools
 from seal.method.interface.wording import PromptWording
+from seal.system.text import without_thoughts
 
 
 def _package() -> ModuleType:
@@ -82,7 +83,7 @@ class QwenFormat(BfclFormat):
         The handler skips blocks that are not JSON and gives up on the whole message when a block is JSON but not a
         call; both leave a refusal here, and so does a call without tags.
         """
-        body = text.split("</think>")[-1].lstrip("\n") if "</think>" in text else text
+        body = without_thoughts(text).lstrip("\n") if "</think>" in text else text
         advice = "Write a tool call between <tool_call> and </tool_call>, each tag on a line of its own."
         parsed = read_blocks(body, tool_documents().keys(), _qwen_call, _LINES, "Tool call {} is not {}.", advice)
         given_up = any(" is not a call: " in refusal for refusal in parsed.refusals)

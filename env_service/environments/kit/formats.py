@@ -13,7 +13,7 @@ from env_service.environments.base import Document
 from env_service.environments.kit.calls import Parsed, read_blocks
 from seal.method.interface.schema_cue import arguments_of, required
 from seal.method.interface.wording import PromptWording
-from seal.system.text import clipped
+from seal.system.text import clipped, without_thoughts
 
 
 class Format(ABC):
@@ -60,7 +60,7 @@ class Hermes(Format):
 
     def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
         """Read an assistant message; thoughts before </think> do not belong to it."""
-        return read_blocks(text.split("</think>")[-1], tools)
+        return read_blocks(without_thoughts(text), tools)
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
         return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n</tool_call>"

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Pos
 
 from env_service.environments.base import Call
 from env_service.environments.kit.formats import Format
+from seal.system.text import without_thoughts as after_thoughts
 
 MODEL = "policy"
 """The name of the policy at the gateway; requests may use any."""
@@ -127,7 +128,7 @@ class Request(_Given):
 
 def without_thoughts(text: str) -> str:
     """What an assistant's message says after its thoughts, which SDKs drop or write anew."""
-    return text.rpartition("</think>")[2].strip()
+    return after_thoughts(text).strip()
 
 
 def rendered(messages: Sequence[ChatMessage], form: Format) -> Iterator[dict[str, str]]:

@@ -18,6 +18,7 @@ from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_jsonl
 from seal.system.jsonl import read_records, step_files
+from seal.system.text import without_thoughts
 from shelf.statistics.log import has_validations, read_line
 from shelf.suites import OFFICIAL_MODEL, OFFICIAL_TOOL_CALLS
 from shelf.suites.benchmark import STEP
@@ -112,7 +113,7 @@ def _turns(record: TrajectoryRecord) -> Iterator[list[Any]]:
             elif not own_text:
                 text = "\n".join(render(call["name"], call["arguments"]) for call in action["calls"])
             elif "</think>" in text:
-                text = text.split("</think>")[-1].lstrip("\n")  # the part that the official handler keeps
+                text = without_thoughts(text).lstrip("\n")  # the part that the official handler keeps
             messages.append(text)
         if turn["stop"] == "answered" or (turn["stop"] == "step_limit" and turn["turn"] == last):
             yield messages

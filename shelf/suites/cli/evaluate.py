@@ -141,9 +141,9 @@ def bfcl(
             task_files=tuple(name for name in tasks or () if name != BENCHMARK),
             extra=_fields(extra or "{}"),
         )
-        console = wide_console()
+        console = wide_console(markup=False, highlight=False)
         outcome = _play(evaluation, named.name, console)
-        _show(outcome, f"{named.name}, {mode}", console)
+        _show(outcome, f"{named.name}, {mode}", console, reads_calls=not harness)
     raise typer.Exit(shared.FAILED if outcome.failed else 0)
 
 
@@ -246,19 +246,20 @@ def _play(evaluation: Evaluation, title: str, console: Console) -> EvaluationOut
         return evaluate(evaluation, on_start, on_rollout)
 
 
-def _show(outcome: EvaluationOutcome, title: str, console: Console) -> None:
+def _show(outcome: EvaluationOutcome, title: str, console: Console, reads_calls: bool) -> None:
     from seal.records.trajectory import count_tokens
     from seal.rollout.speaker import REFUSAL
     from shelf.statistics.log import read_log
     from shelf.statistics.summary import load_suspected, summarise, suspected_tasks
     from shelf.statistics.tables import summary_table
     from shelf.suites.endpoint import ADDED, ADDITIONS, LEFT_OUT
+    from shelf.suites.unread import unread
 
     log = read_log(outcome.log)
     suspected = suspected_tasks(log.lines, load_suspected())
     less = {(row.step, row.name): row for row in summarise(log, suspected)} if suspected else {}
     console.print(summary_table(summarise(log), title, less))
-    say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
+    say = partial(console.print, soft_wrap=True)
     known = " and ".join(f"{count:,} {way}" for way, count in count_tokens(log.lines).items() if count)
     tokens = f" (tokens: {known})" if known else ""  # those of a harness are its own
     say(f"{outcome.played} rollouts played, {outcome.kept} kept from before{tokens}; log: {outcome.log}")
@@ -271,6 +272,8 @@ def _show(outcome: EvaluationOutcome, title: str, console: Console) -> None:
     refused = [line for line in log.lines if line.stop == REFUSAL]
     if refused:
         say(f"{len(refused)} rollouts ended with a refusal and count as failed: {refused[0].infra_message}")
+    if reads_calls and (sentence := unread(log.lines).sentence):
+        say(sentence, style="bold yellow")
     if outcome.failed:
         say(
             f"{outcome.failed} rollouts failed for reasons other than the policy and are not counted; the same command "

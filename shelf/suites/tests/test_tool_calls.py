@@ -9,6 +9,7 @@ import io
 import json
 import random
 from collections import defaultdict
+from dataclasses import replace
 from functools import cache
 from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote
@@ -31,6 +32,7 @@ from seal.rollout.services import Services
 from shelf.authoring.tests.bfcl_official import check
 from shelf.suites.benchmark import EndpointSpeaker, EpisodeSettings, play_row
 from shelf.suites.endpoint import ChatClient, Endpoint, Sampling
+from shelf.suites.unread import unread
 from tests.support.loopback import Loopback
 
 DONE = {"content": "Done.", "tool_calls": None}
@@ -240,6 +242,21 @@ def test_a_call_that_the_endpoint_cannot_read_again_is_the_model_s_fault_and_an_
     with endpoint([[answer for turn in turns for answer in turn]], strict=status) as (url, _):
         (record,) = asyncio.run(ours(url, service_url, [(task, turns)], attempts=1))
     assert (record.infra, record.stop, record.score) == (infra, stop, 0.0)
+
+
+def test_calls_that_stand_in_the_texts_of_a_run_are_counted(service_url):
+    task = next(task for task in load_tasks().values() if all(task.reference))
+    left = {"content": '<tool_call>\n{"name": "ls", "arguments": {}}\n</tool_call>', "tool_calls": None}
+    thought = {"content": '<think>{"name": "ls", "arguments": {}}</think>Done.', "tool_calls": None}
+    good = [answer for turn in perfect(task) for answer in turn]
+    with endpoint([[left] * len(good), good, [thought] * len(good)]) as (url, _):
+        lost, *others = asyncio.run(ours(url, service_url, [(task, None)] * 3))
+    turns = len(task.reference)
+    assert unread([lost])[:3] == (turns, turns, 1) and unread([lost]).sentence
+    assert unread(others)[:3] == (2 * turns, 0, 0) and not unread(others).sentence
+    assert unread([lost, *others])[:3] == (3 * turns, turns, 1)
+    in_text = replace(lost, prompt_mode="bfcl_qwen_fc", calls=0)
+    assert unread([in_text]).sentence and not unread([replace(in_text, calls=1)]).sentence
 
 
 @pytest.mark.slow

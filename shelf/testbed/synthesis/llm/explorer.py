@@ -17,6 +17,7 @@ from env_service.environments.bfcl.tools import WRITES, Toolbox
 from env_service.environments.bfcl.verifier import ReferenceTurn, compare, reference
 from seal.method.diagnosis.results import reports_failure
 from seal.records.benchmark import task_id
+from seal.system.text import without_thoughts
 from shelf.suites.endpoint import Sampling
 from shelf.testbed.synthesis.llm.model import EndpointModel, Rejected
 from shelf.testbed.synthesis.llm.prompts import UserMessage, exploring, proposing, read_answer
@@ -183,7 +184,7 @@ async def explore(
     playground = Playground(task)
     for number in range(most_calls + _EXTRA_MESSAGES):
         answer = await model.ask(messages, sampling, f"{name}/{number}")
-        said = answer.text.rpartition("</think>")[2].strip()
+        said = without_thoughts(answer.text).strip()
         parsed = form.parse(said)
         if not parsed.calls and not parsed.refusals:
             break

@@ -11,6 +11,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, StringConstraints, ValidationError
 
 from env_service.environments.bfcl.catalog import Task, available_tools
+from seal.system.text import without_thoughts
 from shelf.testbed.synthesis.llm.model import Messages
 from shelf.testbed.synthesis.path import PathCall
 
@@ -63,7 +64,7 @@ def read_answer(text: str, shape: type[Shape]) -> Shape | None:
 
     Thoughts (up to ``</think>``), prose and code fences around it do not matter.
     """
-    text, key = text.rpartition("</think>")[2], next(iter(shape.model_fields))
+    text, key = without_thoughts(text), next(iter(shape.model_fields))
     last, end = None, 0
     for start in [match.start() for match in re.finditer(r"\{", text)][:_MOST_STARTS]:
         if start < end:

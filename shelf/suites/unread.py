@@ -1,0 +1,62 @@
+"""Calls that stand in the text of answers and that nobody read: the model writes another form than its reader knows."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from env_service.environments.kit.stray import stray_call
+from env_service.environments.kit.tool_calls import MODE, read_message
+from seal.records.trajectory import TrajectoryRecord
+from seal.system.text import without_thoughts
+from shelf.suites.answers import looks_like_call
+
+SHARE = 0.1
+"""Of the texts; a policy that sometimes misses its form stays below."""
+_PARSER = (
+    "start the endpoint with the tool parser of this model (vLLM: --enable-auto-tool-choice --tool-call-parser NAME; "
+    'with --checkpoint: --serve-args "--tool-call-parser NAME")'
+)
+_MODE = "name the prompt mode in whose form the model writes (--prompt-mode; openai_fc if the endpoint reads calls)"
+
+
+class Unread(NamedTuple):
+    """texts: answers without a call that was read; calls: those that look like one, in so many rollouts."""
+
+    texts: int
+    calls: int
+    rollouts: int
+    mode: str
+
+    @property
+    def sentence(self) -> str:
+        """What a user should know, with the option that mends it; "" if nothing stands out."""
+        if self.calls <= SHARE * self.texts:
+            return ""
+        mend = _PARSER if self.mode == MODE else _MODE
+        return (
+            f"{self.calls} of {self.texts} answers without a call, in {self.rollouts} rollouts, look like calls that "
+            f"nobody read; they count as the model's words. If the model means them as calls, {mend}."
+        )
+
+
+def unread(records: Iterable[TrajectoryRecord]) -> Unread:
+    """Count the texts that look like unread calls in rollouts with a verdict."""
+    texts = calls = rollouts = 0
+    mode = ""
+    for record in records:
+        if record.infra is not None:
+            continue
+        mode = record.prompt_mode
+        found = list(_texts(record))
+        looking = sum(looks_like_call(text) or bool(stray_call(text, ())) for text in found)
+        texts, calls, rollouts = texts + len(found), calls + looking, rollouts + bool(looking)
+    return Unread(texts, calls, rollouts, mode)
+
+
+def _texts(record: TrajectoryRecord) -> Iterator[str]:
+    """The answers in which no call was read: in a text mode all of a rollout without a call."""
+    for message in record.messages:
+        if message["role"] != "assistant" or (record.prompt_mode != MODE and record.calls):
+            continue
+        content, entries = read_message(message["content"]) if record.prompt_mode == MODE else (message["content"], [])
+        if not entries:
+            yield without_thoughts(content)
