@@ -89,7 +89,7 @@ def trial_of(path: Path) -> dict[str, Any]:
     file cannot be read.
     """
     file = (path.parent.parent if path.parent.name == "agent" else path.parent) / RESULT
-    value = _object(file) if file.is_file() and file != path else {}
+    value = beside(file) if file.is_file() and file != path else {}
     found = value.get("verifier_result")
     rewards = found.get("rewards") if isinstance(found, dict) else None
     rewards = rewards if isinstance(rewards, dict) else {}
@@ -119,7 +119,7 @@ def join_continued(value: Mapping[str, Any], path: Path) -> tuple[list[Any], tup
         file = path.parent / str(following)
         if not file.is_file() or file in (path, *files):
             raise ValueError(f"goes on in {following}, which is not beside it: put it there")
-        more = _object(file)
+        more = beside(file)
         files.append(file)
         steps += _steps(more)
         following = more.get("continued_trajectory_ref")
@@ -132,7 +132,8 @@ def _steps(value: Mapping[str, Any]) -> list[Any]:
     return steps
 
 
-def _object(file: Path) -> dict[str, Any]:
+def beside(file: Path) -> dict[str, Any]:
+    """The object that a file beside another one holds; ValueError if it cannot be read."""
     try:
         value = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:

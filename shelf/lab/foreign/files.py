@@ -11,7 +11,7 @@ from types import EllipsisType
 from typing import Any
 
 from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl
-from shelf.lab.foreign.atif import RESULT, join_continued, trial_of
+from shelf.lab.foreign.atif import RESULT, beside, join_continued, trial_of
 from shelf.lab.foreign.formats import FORMATS, TRIAL, Atif
 from shelf.lab.foreign.rollout import Rollout
 from shelf.lab.foreign.rows import row_of
@@ -56,7 +56,7 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
             if file.resolve() in known:
                 continue
             known.add(file.resolve())
-            found, problems = parse_lines(_objects(file), _read)
+            found, problems = parse_lines(_objects(file), rollout_of)
             rollouts += found
             bad += problems
     joined = {file for rollout in rollouts for file in rollout.continued}
@@ -66,7 +66,7 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
 def _objects(path: Path) -> Iterator[Line | BadLine]:
     """The objects of a file that is one JSON value, or has one a line; one bad line if it is neither."""
     try:
-        value = json.loads(path.read_bytes(), parse_int=_number)
+        value = _value(path.read_bytes())
     except (ValueError, RecursionError) as error:
         lines = list(read_jsonl(path))
         one = BadLine(path, getattr(error, "lineno", 1), f"neither JSON nor JSON lines: {error}")
@@ -74,21 +74,28 @@ def _objects(path: Path) -> Iterator[Line | BadLine]:
         return
     if isinstance(value, dict) and "simulations" not in value and _simulations(path):
         value = []
-    if isinstance(value, dict) and path.parent.name == SIMULATIONS:
-        value |= {"world": _world(path.parent.parent / "results.json")}
     if isinstance(value, dict) and isinstance(value.get("simulations"), list):
         world = {"world": value.get("info") or {}}
         value = [each | world if isinstance(each, dict) else each for each in value["simulations"]]
     for number, item in enumerate(value if isinstance(value, list) else [value], start=1):
         line = Line(path, number, item)
-        if _too_long(item):
+        if isinstance(item, dict) and any(map(_too_long, item.values())):
             yield line.bad("holds a number of more digits than Python reads")
         else:
             yield line if isinstance(item, dict) else line.bad(f"a {type(item).__name__} where an object is expected")
 
 
+def _value(raw: bytes) -> Any:
+    """A JSON value, with an ellipsis for each whole number that Python refuses, so that all else is read."""
+    try:
+        return json.loads(raw)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except ValueError:
+        return json.loads(raw, parse_int=_number)
+
+
 def _number(digits: str) -> int | EllipsisType:
-    """The whole number; an ellipsis for one that Python refuses, so that all else of its file is read."""
     try:
         return int(digits)
     except ValueError:
@@ -106,13 +113,13 @@ def _simulations(file: Path) -> list[Path]:
 
 
 @lru_cache(maxsize=8)
-def _world(results: Path) -> dict[str, Any]:
-    """The `info` of a `results.json`, empty without one."""
-    value = json.loads(results.read_bytes(), parse_int=_number) if results.is_file() else {}
-    return (value.get("info") if isinstance(value, dict) else None) or {}
+def _world(results: Path, _: int) -> Any:
+    """The `info` of tau2-bench's results, which its simulations share; the second value tells versions apart."""
+    return beside(results).get("info")
 
 
-def _read(line: Line) -> Rollout:
+def rollout_of(line: Line) -> Rollout:
+    """The rollout of a row; ValueError with what it does not understand in it."""
     value: dict[str, Any] = dict(line.value)
     if (key := next((key for key in ELSEWHERE if key in value), None)) and "messages" not in value:
         raise ValueError(f"is {ELSEWHERE[key]}: write each rollout as one row with messages, tools and reward")
@@ -126,8 +133,10 @@ def _read(line: Line) -> Rollout:
     if model is Atif:
         value["steps"], files = join_continued(value, line.path)
         value["trial"] = trial_of(line.path)
-    if line.path.parent.name == SIMULATIONS:  # they are of one category
-        place = f"{line.path.parent.parent / 'results.json'}:{line.path.stem}"
+    if line.path.parent.name == SIMULATIONS:
+        results = line.path.parent.parent / "results.json"
+        value["world"] = _world(results, results.stat().st_mtime_ns) if results.is_file() else None
+        place = f"{results}:{line.path.stem}"  # so that they are of one category
     rollout = replace(model.model_validate(value).rollout(place, task), continued=files)
     if not rollout.replays and (why := unread_call(rollout)):
         raise ValueError(f"{why}: write calls as tool_calls, with arguments as JSON")
