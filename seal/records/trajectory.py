@@ -75,7 +75,8 @@ class TrajectoryRecord:
     errors: int = 0
     """Tool calls that failed."""
     stop: str = ""
-    """Why it ended: completed, one of CUTS, refusal (an endpoint's), or a word of the service's (`step_limit`)."""
+    """Why it ended: completed, one of CUTS, refusal (an endpoint's), failed (its harness says so of the policy), or a
+    word of the service's (`step_limit`)."""
     excluded: bool = False
     """True if it was cut and the recipe excludes such trajectories."""
     silent: bool = False
@@ -83,7 +84,7 @@ class TrajectoryRecord:
     infra: str | None = None
     """The failure of infrastructure that ended it: a Cause, or an endpoint's in an evaluation."""
     infra_message: str = ""
-    """That failure, or a refusal, in a sentence."""
+    """That failure, a refusal, or why a harness gave up, in a sentence."""
 
     # Conditions
     step: int | None = None

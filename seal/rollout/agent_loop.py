@@ -147,7 +147,9 @@ class SEALAgentLoop(AgentLoopBase):
         log = Path(settings.run_dir, "harness", "train" if row.guided else "val", f"{row.place}.log")
         most = self.budgets.max_steps if row.trains else None
         chains = Policy(policy, self.service.mode(row.environment), most)
-        return HarnessSpeaker(settings.rollout.harness, settings.rollout.deadline_s, chains, log)
+        rollout = settings.rollout
+        failed = rollout.harness_failure == "failed"
+        return HarnessSpeaker(rollout.harness, rollout.deadline_s, chains, log, rollout.harness_env, failed)
 
     def _output(self, record: TrajectoryRecord, stream: TokenStream, row: Row) -> AgentLoopOutput:
         """What verl trains."""

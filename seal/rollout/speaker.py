@@ -8,6 +8,10 @@ REFUSAL = "refusal"
 """The stop of an episode whose speaker will not speak: an endpoint's model or filter refused."""
 
 
+FAILED = "failed"
+"""The stop of an episode that its harness gave up as the policy's failure."""
+
+
 class SpeakerFault(RuntimeError):
     """The speaker could not say its next message; cause: a word for the record's `infra`."""
 
@@ -27,7 +31,7 @@ class Speaker:
     """The source of messages for `play`.
 
     name: in messages to the user. limit: the budget (a key of CUTS) that cut the last message, or why there is no
-    further one: a budget, or REFUSAL; "" without one. late: the cause when nothing is said within the deadline.
+    further one: a budget, REFUSAL or FAILED; "" without one. late: the cause when nothing is said within the deadline.
     """
 
     name = "the policy"

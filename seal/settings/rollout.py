@@ -1,5 +1,7 @@
 """`seal.rollout`: budgets and deadlines of a trajectory."""
 
+from typing import Literal
+
 from pydantic import PositiveFloat
 
 from seal.settings.base import Count, Settings
@@ -15,6 +17,11 @@ class RolloutSettings(Settings):
     harness: str | tuple[str, ...] | None = None
     """An agent of your own that plays the policy's part: `module:function`, or a command with its arguments; `null` for
     SEAL's own loop (docs/harness.md)."""
+    harness_failure: Literal["lost", "failed"] = "lost"
+    """What it is if the agent exits, raises or leaves before the end: `lost` to infrastructure and played again, or
+    `failed`, the policy's failure once it has spoken."""
+    harness_env: tuple[str, ...] = ()
+    """Names of environment variables that a command inherits beside PATH, HOME and the like."""
     max_steps: Count = 20
     """Assistant messages of a training trajectory (paper, Table 4); validation follows the benchmark's limit."""
     max_message_tokens: Count = 1024

@@ -52,6 +52,11 @@ WRONG = (
     {"max_tokens": 0},
     {"max_completion_tokens": True},
     {"stream": "no"},
+    {"model": "a-judge"},
+    {"tool_choice": "required"},
+    {"tool_choice": {"type": "function", "function": {"name": "ls"}}},
+    {"response_format": {"type": "json_object"}},
+    {"functions": [{"name": "ls"}]},
     {"logprobs": 1},
 )
 TOOLS = [[{"name": "ls", "description": "Lists.", "parameters": {"type": "dict", "properties": {}}}]]
@@ -93,6 +98,7 @@ def test_only_a_rollouts_own_key_opens_it():
             assert await status("GET", models, key.encode("utf-8").decode("latin-1") if key else key) == 401, key
             assert await status("GET", f"{base.removesuffix('/v1')}/{key}/task") in (401, 404)
         assert [await status("GET", models, each.key) for each in (one, other)] == [200, 200]
+        assert await status("GET", models, headers={"x-api-key": one.key}) == 200
         assert [await status("GET", each.task.task_url) for each in (one, other)] == [200, 200]
         one.close()
         assert await status("GET", models, one.key) == 410

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from ast import literal_eval
 from functools import cache
 
 import pytest
@@ -13,12 +14,14 @@ from env_service.environments.kit.formats import FORMATS
 from seal.method.interface.cues import Omega
 from seal.records.trajectory import FATAL
 from seal.rollout.dialogue import Dialogue
+from seal.rollout.harness.command import last_words
 from seal.rollout.harness.task import Address, Task, require_harness
 from seal.settings import SealSettings, SettingsError
 from seal.system.errors import LaunchError
 from tests.support.rollout_play import (
     TASK,
     ScriptedEngine,
+    TokenOutput,
     configured,
     outcome,
     reference_texts,
@@ -242,6 +245,68 @@ def test_a_failure_of_the_harness_is_one_of_infrastructure(url, tmp_path, harnes
     )
     assert record.infra == cause and cause not in FATAL and sentence in record.infra_message
     assert not record.labels and sampled(output) == []
+
+
+@pytest.mark.parametrize(
+    ("harness", "setting", "infra", "stop"),
+    [
+        ("judging", "lost", None, "failed"),
+        ("raising_later", "failed", None, "failed"),
+        ("raising_later", "lost", "harness", ""),
+        ("raising", "failed", "harness", ""),
+    ],
+)
+def test_a_message_that_a_harness_cannot_use_may_be_the_policys_failure(url, harness, setting, infra, stop):
+    settings = (*NATIVE, f"seal.rollout.harness_failure={setting}")
+    ((output, record),) = roll_out([url], ScriptedEngine(("Done.",)), named(harness), *settings)
+    assert (record.infra, record.stop, record.score) == (infra, stop, 0.0)
+    assert record.infra_message and sampled(output) == ([] if infra else tokens(["Done."]))
+
+
+def test_a_record_says_how_often_its_rollout_was_started(url):
+    asked = []
+
+    async def aborts_once(number):
+        asked.append(number)
+        if len(asked) == 1:
+            return TokenOutput(token_ids=[1], log_probs=[-1.0], stop_reason="aborted")
+
+    settings = (*NATIVE, "seal.rollout.attempts=3")
+    ((_, record),) = roll_out([url], ScriptedEngine(native_texts(), aborts_once), named("native"), *settings)
+    assert (record.infra, record.score, record.attempts) == (None, 1.0, 2)
+
+
+def test_a_command_sees_no_secret_that_the_recipe_does_not_name(url, tmp_path, monkeypatch):
+    for name in ("HF_TOKEN", "BFCL_TOKEN", "OPENAI_ORG_ID", "MY_INDEX"):
+        monkeypatch.setenv(name, "there")
+    command = f"[{sys.executable},-c,'import os; print(sorted(os.environ)); exit(7)']"
+    ((_, record),) = roll_out(
+        [url],
+        ScriptedEngine(("Done.",)),
+        f'seal.rollout.harness="{command}"'.replace('"', ""),
+        "seal.rollout.harness_env=[MY_INDEX]",
+        "seal.rollout.attempts=1",
+        f"seal.run_dir={tmp_path}",
+    )
+    (log,) = tmp_path.rglob("*.log")
+    seen = set(literal_eval(log.read_text()))
+    assert record.infra == "harness" and {"PATH", "MY_INDEX", "OPENAI_API_BASE", "SEAL_TASK_URL"} <= seen
+    assert not seen & {"HF_TOKEN", "BFCL_TOKEN", "OPENAI_ORG_ID"}
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        (
+            "TypeError: earlier\nTypeError: no agent\n    at run (a.mjs:3:1) {\n  code: 3\n}\n\nNode.js v20.20.2\n",
+            "TypeError: no agent",
+        ),
+        ("all is well\nKeyError: 'x'\n\n", "KeyError: 'x'"),
+        ("", "no output"),
+    ],
+)
+def test_the_cause_of_an_exit_is_what_the_program_says_about_it(output, words):
+    assert last_words(output) == words
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,12 @@ Messages = list[dict[str, Any]]
 Call = Callable[[str, dict[str, Any]], Awaitable[str]]
 
 
-def functions(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"type": "function", "function": tool} for tool in tools]
-
-
 async def turn(
     client: AsyncOpenAI, task: Task, messages: Messages, call: Call, tools: Messages | None = None, **options: Any
 ) -> str:
     """Ask the policy and run its calls until it answers; return the answer."""
     while True:
-        shown = functions(task.tools if tools is None else tools)
+        shown = task.tools if tools is None else tools
         asked = await client.chat.completions.create(model=task.model, messages=messages, tools=shown, **options)
         said = asked.choices[0].message
         messages.append(said.model_dump(exclude_none=True))
@@ -87,7 +83,7 @@ async def over_mcp(task: Task) -> None:
             return (await tools.call_tool(name, arguments)).content[0].text
 
         listed = [tool.name for tool in (await tools.list_tools()).tools]
-        assert listed == [USER, *(tool["name"] for tool in task.tools)]
+        assert listed == [USER, *(tool["function"]["name"] for tool in task.tools)]
         message = await call(USER, {})
         while message != ENDED:
             messages.append({"role": "user", "content": message})
@@ -174,7 +170,7 @@ async def unordered(task: Task) -> None:
 
 async def asked(client: AsyncOpenAI, task: Task, messages: Messages) -> list[Any]:
     """Ask the policy once; return its calls."""
-    answer = await client.chat.completions.create(model=task.model, messages=messages, tools=functions(task.tools))
+    answer = await client.chat.completions.create(model=task.model, messages=messages, tools=task.tools)
     messages.append(answer.choices[0].message.model_dump(exclude_none=True))
     return answer.choices[0].message.tool_calls or []
 
@@ -183,7 +179,7 @@ async def strict(task: Task) -> None:
     """An agent whose SDK raises at a tool that it does not know."""
 
     async def call(name: str, arguments: dict[str, Any]) -> str:
-        assert name in {tool["name"] for tool in task.tools}
+        assert name in {tool["function"]["name"] for tool in task.tools}
         return await task.call(name, arguments)
 
     await converse(task, [], call)
@@ -219,14 +215,16 @@ async def noting(task: Task) -> None:
 
 async def adding(task: Task) -> None:
     """An agent that shows a tool from the second turn on, beside a message with its name."""
-    await growing(task, lambda tools, later: [tool for tool in tools if later or tool["name"] != "cd"])
+    await growing(task, lambda tools, later: [tool for tool in tools if later or tool["function"]["name"] != "cd"])
 
 
 async def amending(task: Task) -> None:
     """An agent that changes its tools' descriptions from the second turn on."""
 
     def amended(tools: Messages, later: bool) -> Messages:
-        return [tool | {"description": tool["description"] + " NEW RULE" * later} for tool in tools]
+        for tool in tools if later else ():
+            tool["function"]["description"] += " NEW RULE"
+        return tools
 
     await growing(task, amended)
 
@@ -312,6 +310,31 @@ async def refusing(task: Task) -> None:
     """An agent that never asks the policy."""
     async for _ in task.user_messages():
         await task.answer("No.")
+
+
+async def judging(task: Task) -> None:
+    """An agent that needs JSON as an answer, and says so."""
+    await needing_json(task, task.fail)
+
+
+async def needing_json(task: Task, otherwise: Callable[[str], Awaitable[None]]) -> None:
+    messages: Messages = []
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": message})
+            try:
+                await task.answer(json.dumps(json.loads(await turn(client, task, messages, task.call))))
+            except ValueError as error:
+                return await otherwise(f"no JSON: {error}")
+
+
+async def raising_later(task: Task) -> None:
+    """An agent whose SDK raises at an answer that is no JSON."""
+
+    async def otherwise(text: str) -> None:
+        raise ValueError(text)
+
+    await needing_json(task, otherwise)
 
 
 async def raising(task: Task) -> None:

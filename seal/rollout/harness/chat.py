@@ -14,14 +14,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 from uuid import uuid4
 
 from annotated_types import Len
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PositiveInt
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PositiveInt, ValidationInfo
 
 from env_service.environments.base import Call
 from env_service.environments.kit.formats import Format
 from seal.system.text import without_thoughts as after_thoughts
 
 MODEL = "policy"
-"""The name of the policy at the gateway; requests may use any."""
+"""The name of the policy at the gateway."""
 
 
 _CONSTANTS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -102,8 +102,40 @@ class _Tool(_Given):
         return {"name": tool.name, "description": tool.description or "", "parameters": tool.parameters or none}
 
 
+_IGNORED = frozenset(
+    ["temperature", "top_p", "stop", "seed", "logit_bias", "frequency_penalty", "presence_penalty", "top_logprobs"],
+)
+"""Fields of a request that would only change how the policy samples, which the recipe says."""
+
+
+def _the_policy(name: str | None) -> str | None:
+    if name not in (None, MODEL):
+        raise ValueError(f"the gateway has the model {MODEL!r} alone: ask another model at its own endpoint")
+    return name
+
+
+def _free(choice: Any, request: ValidationInfo) -> Any:
+    if choice not in ((None, "auto") if request.data.get("tools") else (None, "auto", "none")):
+        raise ValueError("the policy is free to call tools or not: leave it out or send auto")
+    return choice
+
+
+def _as_text(form: Any) -> Any:
+    if form not in (None, {"type": "text"}):
+        raise ValueError("the policy answers in text: leave it out, and read the answer yourself")
+    return form
+
+
+def _absent(value: Any) -> Any:
+    if value:
+        raise ValueError("send tools instead")
+    return value
+
+
 class Request(_Given):
-    """What counts of a chat-completion request."""
+    """What counts of a chat-completion request, and what is refused because the answer would mean something else."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
 
     messages: Annotated[tuple[_Message, ...], Len(1)]
     tools: tuple[_Tool, ...] | None = None
@@ -112,6 +144,14 @@ class Request(_Given):
     max_completion_tokens: PositiveInt | None = None
     stream: bool | None = None
     logprobs: bool | None = None
+    model: Annotated[str | None, AfterValidator(_the_policy)] = None
+    tool_choice: Annotated[Any, AfterValidator(_free)] = None
+    response_format: Annotated[Any, AfterValidator(_as_text)] = None
+    functions: Annotated[Any, AfterValidator(_absent)] = None
+
+    def ignored(self) -> set[str]:
+        """The fields that have no effect."""
+        return {name for name, value in (self.model_extra or {}).items() if name in _IGNORED and value is not None}
 
     def heard(self) -> tuple[ChatMessage, ...]:
         """The messages, tool answers in the order of their calls: the formats have no other sign whose they are."""

@@ -2,11 +2,13 @@
 
 GET v1/models, POST v1/chat/completions    the policy, for any OpenAI client; the key names the rollout
 GET, POST KEY/task                         the episode as text: what it opened with; one message of the policy
+POST KEY/task/fail                         the rollout ends as the policy's failure
 KEY/task/mcp                               the episode's tools and its user, over MCP (streamable HTTP)
 """
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -27,6 +29,10 @@ from seal.rollout.harness.task import Address, Event, Text
 from seal.rollout.speaker import SpeakerFault
 from seal.system.net import LOOPBACK, http_url
 
+logger = logging.getLogger(__name__)
+
+_TOLD: set[str] = set()
+"""Fields without effect that this worker has told of."""
 MAX_BODY_BYTES = 8 * 2**20
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -60,7 +66,8 @@ class Gateway:
         request = Request(scope, receive)
         key, _, name = scope["path"][1:].partition("/")
         if key == "v1":
-            key = request.headers.get("authorization", "").removeprefix("Bearer ")
+            given = request.headers.get("authorization") or request.headers.get("x-api-key", "")
+            key = given.removeprefix("Bearer ")
         try:
             session = self._session(key)
             with session.request():
@@ -94,12 +101,18 @@ class Gateway:
         if verb == "POST task":
             messages = await task.say((await _read(Text, request)).text)
             return JSONResponse({"messages": messages, "ended": task.ended})
-        raise Refused(404, "The gateway has v1/chat/completions, v1/models, KEY/task and KEY/task/mcp.")
+        if verb == "POST task/fail":
+            await task.fail((await _read(Text, request)).text)
+            return JSONResponse({"ended": True})
+        raise Refused(404, "The gateway has v1/chat/completions, v1/models, KEY/task, KEY/task/fail and KEY/task/mcp.")
 
 
 async def _complete(session: Session, request: chat.Request, gone: Callable[[], Awaitable[bool]]) -> Response:
     if isinstance(session.model, Address):
         raise Refused(404, "This harness is scored, not trained: ask the model at task.base_url.")
+    for name in request.ignored() - _TOLD:
+        _TOLD.add(name)
+        logger.warning("a harness sends %s, which has no effect: sampling is the recipe's", name)
     try:
         answer = await session.model.complete(request, gone)
     except OutOfBudget as limit:

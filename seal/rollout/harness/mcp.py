@@ -38,9 +38,10 @@ async def _list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
         tools = ctx.request.scope[TASK].tools
     except ValueError as error:
         raise MCPError(types.INVALID_REQUEST, str(error)) from error
+    documents = (tool["function"] for tool in tools)
     listed = (
         types.Tool(name=each["name"], description=each["description"], input_schema=each["parameters"])
-        for each in tools
+        for each in documents
     )
     return types.ListToolsResult(tools=[USER_TOOL, *listed])
 

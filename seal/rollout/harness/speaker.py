@@ -1,11 +1,12 @@
 """An agent of the user's as the speaker of an episode: a function of this process, or a command in one of its own.
 
 The harness asks the policy at the gateway, and the episode through its task. What fails in it is a failure of
-infrastructure (`harness`, `harness_timeout`), never a reward.
+infrastructure (`harness`, `harness_timeout`), never a reward, unless the harness or the recipe says otherwise.
 """
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from seal.rollout.harness.command import run_command
 from seal.rollout.harness.gateway import shared_gateway
 from seal.rollout.harness.sessions import Session
 from seal.rollout.harness.task import Address, Event, Harness, Task, function
-from seal.rollout.speaker import Said, Speaker, SpeakerFault
+from seal.rollout.speaker import FAILED, Said, Speaker, SpeakerFault
 from seal.system.text import last_line
 
 if TYPE_CHECKING:
@@ -32,13 +33,23 @@ END_S = 60.0
 class HarnessSpeaker(Speaker):
     """The messages of a harness. model: the policy in training, or the address of a model to score with it.
 
-    log: where the output of a command goes.
+    log: where the output of a command goes. env: variables that a command inherits beside HARMLESS. failed: leaving
+    before the conversation has ended is the policy's failure once it has spoken.
     """
 
     name = "the harness"
 
-    def __init__(self, harness: Harness, deadline_s: float, model: Policy | Address, log: Path):
+    def __init__(
+        self,
+        harness: Harness,
+        deadline_s: float,
+        model: Policy | Address,
+        log: Path,
+        env: Sequence[str] = (),
+        failed: bool = False,
+    ):
         self._harness, self._deadline_s, self._model, self._log = harness, deadline_s, model, log
+        self._env, self._failed = env, failed
         self._policy = None if isinstance(model, Address) else model
         self._session: Session | None = None
         self._running: asyncio.Task[None] | None = None
@@ -67,6 +78,9 @@ class HarnessSpeaker(Speaker):
             raise event.value
         if event.kind == "limit":
             self.limit = event.value
+            return None
+        if event.kind == "failed":
+            self.limit, dialogue.note = FAILED, event.value
             return None
         self.limit = policy.reach(event.value) if policy is not None else ""
         return Said(event.value, event.kind == "message" and bool(self.limit))
@@ -103,7 +117,7 @@ class HarnessSpeaker(Speaker):
     async def _run(self, task: Task) -> str:
         """Run the harness to its end; return how it ended, as the end of a sentence."""
         if not isinstance(self._harness, str):
-            return await run_command(self._harness, task, self._log)
+            return await run_command(self._harness, task, self._log, self._env)
         try:
             await function(self._harness)(task)
         except SystemExit as exit:
@@ -120,5 +134,8 @@ class HarnessSpeaker(Speaker):
             how = "" if running.cancelled() else running.result()
         elif task.ended:
             logger.warning("a harness failed after its conversation had ended%s", how)
-        fault = SpeakerFault("harness", f"the harness left before the conversation ended{how}")
-        task.events.put_nowait(Event("fault", fault))
+        sentence = f"the harness left before the conversation ended{how}"
+        if self._failed and self._policy is not None and self.stream.sampled:
+            task.events.put_nowait(Event("failed", sentence))
+        else:
+            task.events.put_nowait(Event("fault", SpeakerFault("harness", sentence)))

@@ -14,20 +14,22 @@ from pydantic import BaseModel
 
 from seal.method.diagnosis.schema import with_json_types
 from seal.rollout.dialogue import Dialogue
-from seal.system.text import first_line
+from seal.system.text import clipped, first_line
 
 Harness = str | Sequence[str]
 """`module:function`, or a command with its arguments."""
 ENDED = "The conversation has ended."
 MAX_TEXT = 500_000
 """Characters of one message to the environment, whose service takes few more."""
+MAX_REASON = 2_000
+"""Characters of why a harness gave up."""
 _OPENING, _CLOSING = "<tool_response>", "</tool_response>"
 
 
 class Event(NamedTuple):
-    """What the harness, or the policy for it, did; value: the text for the service, the budget, or the SpeakerFault."""
+    """What the harness, or the policy for it, did; value: the text, the budget, or the SpeakerFault."""
 
-    kind: Literal["message", "call", "limit", "fault"]
+    kind: Literal["message", "call", "limit", "failed", "fault"]
     value: Any
 
 
@@ -69,9 +71,14 @@ class Task:
 
     @property
     def tools(self) -> list[dict[str, Any]]:
-        """The tools that are available in this turn: name, description, parameters as a JSON schema of an object."""
+        """The tools that are available in this turn, as a chat-completion request takes them."""
         shown = self._require_native()["tools"][: self._turn + 1]
-        return [{**tool, "parameters": with_json_types(tool["parameters"])} for tools in shown for tool in tools]
+        documents = (
+            {name: tool[name] for name in ("name", "description")} | {"parameters": with_json_types(tool["parameters"])}
+            for tools in shown
+            for tool in tools
+        )
+        return [{"type": "function", "function": document} for document in documents]
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Run a tool; return its answer, an error's text included."""
@@ -96,6 +103,10 @@ class Task:
     async def say(self, text: str) -> list[dict[str, str]]:
         """Give the environment a message of the policy as it is, calls included; return what follows, [] at the end."""
         return list(await self._say("message", text))
+
+    async def fail(self, text: str) -> None:
+        """End the rollout as the policy's failure, with why: its message cannot be used. What it has done is judged."""
+        self.events.put_nowait(Event("failed", clipped(text, MAX_REASON)))
 
     async def next_user_message(self, answer: str | None) -> str:
         """`answer` and `user_messages` in one; ENDED after the last message."""
