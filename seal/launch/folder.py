@@ -13,24 +13,31 @@ from omegaconf import OmegaConf
 
 from seal.launch.recipe import Recipe
 from seal.launch.record import model_hashes, names, without_secrets
-from seal.records.changes import MODEL, compare, same_model, training_launches
+from seal.records.changes import MODEL, compare, same_model, training_launches, without_moves
 from seal.records.folder import RunFolder
 from seal.records.step import read_steps
 from seal.settings.sentences import shown
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.lock import CannotLock, Holder, Locked, lock
-from seal.training.checkpoints import last_step, step_of, verify
+from seal.training.checkpoints import CONTENTS, last_step, parts, step_of, verify
 
+OPTIM = "actor_rollout_ref.actor.optim"
 KEPT = (
     "seal.seed",
     "seal.data.train",
-    "data.train_batch_size",
+    *(f"data.{name}" for name in ("train_batch_size", "gen_batch_size", "shuffle", "seed", "dataloader_num_workers")),
     MODEL,
-    "actor_rollout_ref.model.lora_rank",
+    *(f"actor_rollout_ref.model.{name}" for name in ("lora_rank", "target_modules", "exclude_modules")),
+    "actor_rollout_ref.actor.strategy",
+    "actor_rollout_ref.actor.fsdp_config.fsdp_size",
+    *(f"{OPTIM}.{name}" for name in ("optimizer", "optimizer_impl", "override_optimizer_config.amsgrad")),
+    "trainer.device",
     "trainer.v1.trainer_mode",
 )
-"""Keys and blocks that a checkpoint depends on: the order of the tasks, the weights, the state of the trainer."""
+"""Keys and blocks that a checkpoint depends on: the order of the tasks, the weights and their parts, the state of the
+optimizer and of the trainer. What else a run changes holds from its next step."""
+ROLLOUTS = "actor_rollout_ref.rollout.n"
 OWNER = "run.txt"
 """In a folder of checkpoints outside the run's own: the name of the run that writes there."""
 
@@ -168,6 +175,7 @@ def _require_nothing_lost(recipe: Recipe) -> None:
 def _continue(recipe: Recipe, checkpoint: Path) -> Start:
     """A resumed run validates only what its log lacks; it is complete if nothing at all remains to be done."""
     verify(checkpoint)
+    _require_parts(recipe, checkpoint)
     trainer, step = recipe.config.trainer, step_of(checkpoint)
     settings = {"resume_mode": "resume_path", "resume_from_path": str(checkpoint)}
     elsewhere = checkpoint.parent.resolve() != recipe.checkpoints.resolve()
@@ -189,6 +197,25 @@ def _continue(recipe: Recipe, checkpoint: Path) -> Start:
     return Start(step, checkpoint=checkpoint, settings={**settings, **validation}, changes=changes)
 
 
+def _require_parts(recipe: Recipe, checkpoint: Path) -> None:
+    """LaunchError for a checkpoint without what verl would load: the parts of as many processes, and their contents."""
+    trainer, saving = recipe.config.trainer, "actor_rollout_ref.actor.checkpoint"
+    processes, saved = trainer.nnodes * trainer.n_gpus_per_node, parts(checkpoint)
+    if saved and processes not in saved:
+        raise LaunchError(
+            f"{checkpoint} has the parts of {max(saved)} processes, but trainer.nnodes={trainer.nnodes} times "
+            f"trainer.n_gpus_per_node={trainer.n_gpus_per_node} are {processes}: set them to that number."
+        )
+    lacking = sorted(
+        set(OmegaConf.select(recipe.config, f"{saving}.load_contents")) & CONTENTS - saved.get(processes, frozenset())
+    )
+    if lacking:
+        raise LaunchError(
+            f"{checkpoint} was saved without {' and '.join(lacking)}: remove that from "
+            f"{saving}.load_contents, or resume from another."
+        )
+
+
 def _describe_changes(recipe: Recipe, step: int) -> tuple[str, ...]:
     """A sentence for each setting that a run changes when it continues after `step`.
 
@@ -197,10 +224,10 @@ def _describe_changes(recipe: Recipe, step: int) -> tuple[str, ...]:
     now = json.loads(json.dumps(without_secrets(OmegaConf.to_container(recipe.config))))
     before = [*training_launches(recipe.folder, step).values()]
     changes = compare(before[-1]["config"], now, step) if before else []
-    hashes = {"hashes": model_hashes(recipe)} if any(change.moves and change.key == MODEL for change in changes) else {}
-    told = [each for each in changes if not each.moves or (each.key == MODEL and not same_model(before[-1], hashes))]
-    for _, key, old, new in told:
-        if any(key == kept or key.startswith(f"{kept}.") for kept in KEPT):
+    # The asynchronous trainer's checkpoint holds prompts under way, with the rollouts that they had.
+    depended = (*KEPT, ROLLOUTS) if recipe.config.trainer.v1.trainer_mode == "seal_async" else KEPT
+    for _, key, old, new in without_moves(changes, lambda: same_model(before[-1], {"hashes": model_hashes(recipe)})):
+        if any(key == kept or key.startswith(f"{kept}.") for kept in depended):
             raise LaunchError(
                 f"{key} is {shown(new)}, but {recipe.run_dir} was trained with {shown(old)} to step {step}: "
                 "set it back, or set another trainer.experiment_name."

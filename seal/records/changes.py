@@ -1,6 +1,6 @@
 """The settings that a run changed when it was resumed, by its log of launches."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,6 +9,8 @@ from seal.settings.sentences import shown
 from seal.system.jsonl import Line, read_jsonl
 
 MODEL = "actor_rollout_ref.model.path"
+ANCHORS = ("actor_rollout_ref.rollout.agent.agent_loop_config_path", "seal.run_dir")
+"""Paths in the repository and in the run's folder: where these have moved, other paths move with them."""
 
 
 class Change(NamedTuple):
@@ -23,19 +25,37 @@ class Change(NamedTuple):
         return f"after step {self.step} {self.key} changes from {shown(self.before)} to {shown(self.after)}"
 
     @property
-    def moves(self) -> bool:
-        """True if both values are the path of a folder of one name, as in a repository that has moved."""
-        paths = [Path(str(value)) for value in (self.before, self.after)]
-        return all(path.is_absolute() for path in paths) and paths[0].name == paths[1].name
+    def roots(self) -> tuple[Path, Path] | None:
+        """Two absolute paths of one name without the parts in which they end alike; None for other values."""
+        one, two = (Path(str(value)) for value in (self.before, self.after))
+        if not (one.is_absolute() and two.is_absolute() and one.name == two.name):
+            return None
+        while one.name == two.name and one != one.parent:
+            one, two = one.parent, two.parent
+        return one, two
 
 
-def same_model(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether two launches read the same files of a model; True if one of them logged no hashes."""
+def without_moves(changes: Sequence[Change], same_model: Callable[[], bool | None]) -> list[Change]:
+    """The changes without paths that moved along with the repository or the run, and without a model of the same files.
+
+    same_model: asked only if a model's path has changed and its name has not; None if that is not known.
+    """
+    moved = {change.roots for change in changes if change.key in ANCHORS} - {None}
+
+    def stays(change: Change) -> bool:
+        known = same_model() if change.key == MODEL and change.roots else None
+        return change.roots in moved if known is None else known
+
+    return [change for change in changes if not stays(change)]
+
+
+def same_model(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | None:
+    """Return whether two launches read the same files of a model; None if one of them logged no hashes."""
     old, new = (
         {name: found for name, found in launch.get("hashes", {}).items() if name.startswith("model/")}
         for launch in (before, after)
     )
-    return old == new or not (old and new)
+    return old == new if old and new else None
 
 
 def training_launches(folder: RunFolder, last: int) -> dict[int, Mapping[str, Any]]:

@@ -45,6 +45,9 @@ ROOM = 1.05
 """A save needs this many times the size of the last checkpoint as free space."""
 GIB = 1 << 30
 READERS = 8
+_CONTENT = {"model": "model", "optim": "optimizer", "extra_state": "extra"}
+"""By verl's name of a part's file: its name in `actor.checkpoint.load_contents`."""
+CONTENTS = frozenset(_CONTENT.values())
 
 
 class CheckpointError(LaunchError):
@@ -193,6 +196,16 @@ def verify(checkpoint: Path) -> None:
         else "there is no other one here, so start over in another experiment folder (trainer.experiment_name)"
     )
     raise CheckpointError(f"{damage}, so {checkpoint.name} cannot be resumed from: {fix}.")
+
+
+def parts(checkpoint: Path) -> dict[int, frozenset[str]]:
+    """What verl saved of the actor, from CONTENTS, by the number of processes that saved it."""
+    found: dict[int, frozenset[str]] = {}
+    for name in _listed(checkpoint) or {}:
+        if match := re.fullmatch(rf"actor/({'|'.join(_CONTENT)})_world_size_(\d+)_rank_0\.pt", name):
+            content, processes = _CONTENT[match.group(1)], int(match.group(2))
+            found[processes] = found.get(processes, frozenset()) | {content}
+    return found
 
 
 def step_of(checkpoint: Path) -> int | None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, Self
 
 from pydantic import ValidationError
 
-from seal.records.changes import MODEL, Change, compare, same_model, training_launches
+from seal.records.changes import Change, compare, same_model, training_launches, without_moves
 from seal.records.folder import RunFolder
 from seal.settings import BLOCKS, SealSettings
 from seal.settings.base import plain
@@ -109,8 +110,9 @@ def logged_changes(folder: RunFolder, last: int) -> list[Change]:
     return [
         change
         for (_, before), (step, after) in pairwise(training_launches(folder, last).items())
-        for change in compare(before["config"], after["config"], step)
-        if not change.moves or (change.key == MODEL and not same_model(before, after))
+        for change in without_moves(
+            compare(before["config"], after["config"], step), partial(same_model, before, after)
+        )
     ]
 
 

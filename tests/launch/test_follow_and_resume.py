@@ -23,12 +23,13 @@ from seal.records.ending import Ending
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, StepReport
 from seal.settings.run import CheckpointSettings
+from seal.settings.sentences import shown
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.files import write_json
 from seal.system.paths import HOME
 from seal.system.processes import start, stop_tree
-from seal.training.checkpoints import Checkpoints, last_step
+from seal.training.checkpoints import FILES, Checkpoints, last_step
 from seal.training.log import RunLog
 from tests.support.checkpoints import write_step
 from tests.support.processes import runs
@@ -305,11 +306,14 @@ def test_a_launch_that_trained_nothing_is_no_change(launched):
     assert find_start(Recipe.of(launched), "auto").changes == ()
 
 
-def test_a_repository_that_has_moved_resumes(launched, tmp_path):
-    model = Path(launched.actor_rollout_ref.model.path)
-    launched.actor_rollout_ref.model.path = str(tmp_path / model.name)
-    (moved,) = find_start(Recipe.of(launched), "auto").changes
-    assert "actor_rollout_ref.model.path changes" in moved
+def test_a_repository_that_has_moved_resumes_and_a_model_elsewhere_is_another(launched, tmp_path):
+    model = Path(launched.actor_rollout_ref.model.path).relative_to(HOME)
+    launched.actor_rollout_ref.model.path = str(tmp_path / model)
+    with pytest.raises(LaunchError, match=r"model.path is .* set it back"):
+        find_start(Recipe.of(launched), "auto")
+    agents = Path(launched.actor_rollout_ref.rollout.agent.agent_loop_config_path).relative_to(HOME)
+    launched.actor_rollout_ref.rollout.agent.agent_loop_config_path = str(tmp_path / agents)
+    assert len(find_start(Recipe.of(launched), "auto").changes) == 2
     launched.actor_rollout_ref.model.path = str(tmp_path / "another")
     with pytest.raises(LaunchError, match=r"model.path is .*another.* set it back"):
         find_start(Recipe.of(launched), "auto")
@@ -370,12 +374,45 @@ def test_a_resume_that_would_train_nothing_or_discard_steps_is_refused(config, t
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("seal.seed", 7), ("data.train_batch_size", 4), ("seal.data.train.limit", 5)]
+    ("key", "value"),
+    [
+        ("seal.seed", 7),
+        ("data.train_batch_size", 4),
+        ("seal.data.train.limit", 5),
+        ("data.shuffle", False),
+        ("data.seed", 7),
+        ("data.dataloader_num_workers", 2),
+        ("actor_rollout_ref.actor.strategy", "fsdp"),
+        ("actor_rollout_ref.actor.optim.optimizer", "SGD"),
+        ("actor_rollout_ref.actor.optim.override_optimizer_config.amsgrad", True),
+        ("actor_rollout_ref.model.target_modules", "q_proj"),
+    ],
 )
 def test_a_resume_refuses_what_its_checkpoint_depends_on(launched, key, value):
-    OmegaConf.update(launched, key, value)
-    with pytest.raises(LaunchError, match=f"{key} is {value}, but .* to step 10: set it back, or set another"):
+    OmegaConf.update(launched, key, value, force_add=True)
+    with pytest.raises(LaunchError, match=f"{key} is {shown(value)}, but .* to step 10: set it back, or set another"):
         find_start(Recipe.of(launched), "auto")
+
+
+@pytest.mark.parametrize("mode", ["auto", "path"])
+def test_a_resume_asks_for_no_part_that_the_checkpoint_lacks(config, tmp_path, saved, mode):
+    saved(10)
+    folder = tmp_path / "run" / "checkpoints" / "global_step_10"
+    if mode == "path":
+        config.seal.run_dir, config.trainer.default_local_dir = f"{tmp_path}/two", f"{tmp_path}/two/checkpoints"
+    where = "auto" if mode == "auto" else str(folder)
+    config.trainer.n_gpus_per_node = 2
+    with pytest.raises(LaunchError, match=r"has the parts of 1 processes, but .*n_gpus_per_node=2 are 2: set them"):
+        find_start(Recipe.of(config), where)
+    config.trainer.n_gpus_per_node = 1
+    for part in ("optim", "extra_state"):
+        listed = json.loads((folder / FILES).read_text())
+        del listed["files"][f"actor/{part}_world_size_1_rank_0.pt"]
+        (folder / FILES).write_text(json.dumps(listed))
+    with pytest.raises(LaunchError, match="saved without extra and optimizer: remove that from"):
+        find_start(Recipe.of(config), where)
+    config.actor_rollout_ref.actor.checkpoint.load_contents = ["model"]
+    assert find_start(Recipe.of(config), where).step == 10
 
 
 def test_a_resume_refuses_files_of_tasks_with_other_contents(config, saved):

@@ -12,5 +12,6 @@ def write_step(checkpoints: Checkpoints, step: int, numbers: int = 2_000) -> Non
     with checkpoints.saving(step) as folder:
         save_state(folder, {**STATE, "step": step})
         (folder / "actor").mkdir()
-        torch.save({"weight": torch.arange(numbers)}, folder / "actor" / "model_world_size_1_rank_0.pt")
+        for part, size in (("model", numbers), ("optim", 1), ("extra_state", 1)):
+            torch.save({"weight": torch.arange(size)}, folder / "actor" / f"{part}_world_size_1_rank_0.pt")
         torch.save({"batch": step}, folder / "data.pt")
