@@ -137,7 +137,7 @@ def bfcl(
             concurrency=concurrency,
             timeout_s=timeout,
             wait_s=60.0 if wait is None else wait,
-            harness=None if harness is None else _harness(harness),
+            harness=None if harness is None else named_harness(harness),
             task_files=tuple(name for name in tasks or () if name != BENCHMARK),
             extra=_fields(extra or "{}"),
         )
@@ -147,7 +147,7 @@ def bfcl(
     raise typer.Exit(shared.FAILED if outcome.failed else 0)
 
 
-def _harness(text: str) -> Harness:
+def named_harness(text: str) -> Harness:
     """`module:function`, or the words of a command, quoted as in a shell where a word holds spaces."""
     if which(text):
         return (text,)

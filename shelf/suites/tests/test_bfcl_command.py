@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from shelf.suites import OFFICIAL_MODEL, OFFICIAL_TOOL_CALLS
 from shelf.suites.bfcl.export import result_file
 from shelf.suites.bfcl_v4.run import environment as bfcl_environment
 from shelf.suites.cli.evaluate import app
+from shelf.suites.cli.evaluate import named_harness as harness
 from shelf.suites.journal import hold
 from shelf.suites.tool import ROOT
 from tests.support.launches import service_process
@@ -209,7 +211,7 @@ def test_a_lost_endpoint_leaves_lines_with_the_cause_that_are_played_again(
 ):
     out = tmp_path / "out"
     with start_endpoint("--flaky", "1") as endpoint:
-        arguments = command(endpoint, service_url, out, "--limit", "1")
+        arguments = command(endpoint, service_url, out, "--limit", "1", "--wait", "0")
         assert main(arguments) == 1
     assert {line["infra"] for line in lines_of(out)} == {"endpoint_503"}
     assert "4 rollouts failed" in capsys.readouterr().out
@@ -307,6 +309,42 @@ def test_wrong_settings_are_one_sentence(endpoint, service_url, tmp_path, capsys
     assert main(command(endpoint, service_url, tmp_path / "out", "--limit", "1", *more)) == 2
     err = capsys.readouterr().err
     assert said in err and err.count("\n") == 1
+
+
+HARNESS = ("--harness", "tests.support.harnesses:native")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *([*HARNESS, option, "1"] for option in ("--temperature", "--top-p", "--max-tokens", "--seed", "--wait")),
+        [*HARNESS, "--extra", "{}"],
+        [*HARNESS, "--prompt-mode", "openai_fc"],
+        *(
+            ["--extra", json.dumps({name: 1})]
+            for name in ("messages", "model", "tools", "max_tokens", "seed", "stream")
+        ),
+        ["--harness", "python 'agent.py"],
+        ["--harness", ""],
+    ],
+    ids=str,
+)
+def test_what_would_not_do_what_it_says_is_refused_before_anything_is_written(
+    endpoint, service_url, tmp_path, capsys, more
+):
+    assert main(command(endpoint, service_url, tmp_path / "out", "--limit", "1", *more)) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["agent", "an agent"])
+def test_a_harness_is_a_program_a_command_in_quotes_or_a_function(name, tmp_path):
+    program = tmp_path / name
+    program.touch(mode=0o755)
+    quoted = shlex.quote(str(program))
+    assert list(harness(str(program))) == list(harness(quoted)) == [str(program)]
+    assert harness(f"{quoted} --name 'two words'") == [str(program), "--name", "two words"]
+    assert harness("agents.support:run") == harness("'agents.support:run'") == "agents.support:run"
 
 
 def test_an_empty_address_is_none(capsys):

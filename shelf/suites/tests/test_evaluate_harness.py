@@ -15,6 +15,7 @@ from seal.system.processes import guard
 from shelf.suites.cli.evaluate import app
 
 TEXT = f"{sys.executable} exp/harness/plain_text.py"
+SAMPLING = ("temperature", "top_p", "max_tokens", "seed", "repetition_penalty", "top_k")
 NATIVE = "tests.support.harnesses:native"
 
 
@@ -79,5 +80,7 @@ def test_two_evaluations_at_once_agree_with_seals_own_loop(service_url, start_en
         del own[own.index("--harness") : own.index("--harness") + 2]
         assert (app(own, standalone_mode=False) or 0) == 0
         assert [each.wait(120) for each in running] == [0, 0]
+    unknown = json.loads((tmp_path / "command" / "settings.json").read_text())
+    assert [unknown.get(name) for name in SAMPLING] == [None] * len(SAMPLING)  # the agent's own
     assert sorted(score for *_, score, _ in verdicts(tmp_path / "own")) == [0.0, 0.0, 1.0, 1.0]
     assert verdicts(tmp_path / "command") == verdicts(tmp_path / "function") == verdicts(tmp_path / "own")
