@@ -22,7 +22,7 @@ import yaml
 from rich.console import Console
 
 from benchmarks.memory import NoAnswer, Peak, PeakMemory, query
-from seal.launch.follow import JsonlTail
+from seal.launch.console import JsonlTail
 from seal.launch.recipe import Recipe, read_recipe
 from seal.records.folder import READY, RunFolder
 from seal.records.step import StepRecord, read_steps

@@ -18,11 +18,13 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from seal.launch.checks import preflight
+from seal.launch.child import record_launch_ending, train
+from seal.launch.console import WARNING, tell
 from seal.launch.folder import OWNER, Start, find_start, hold
-from seal.launch.follow import WARNING, Interrupt, record_launch_ending, tell, train
 from seal.launch.recipe import Recipe, read_recipe
 from seal.launch.record import TRAINER_CONFIG, write_record
 from seal.launch.service import Found, Needs, Service, find_or_place, find_running, service_urls
+from seal.launch.signals import Interrupt
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.files import write_text

@@ -5,6 +5,7 @@ from seal.system.paths import HOME
 
 METHOD = (
     "env_service",
+    "seal/backends",  # log-probs, and the rows that an update skips
     "seal/data",
     "seal/method",
     "seal/records",

@@ -8,7 +8,7 @@ from seal.settings.base import Count, NonZeroShare, Settings
 
 Kind = Literal["schema", "feedback", "guideline"]
 KINDS: tuple[Kind, ...] = ("schema", "feedback", "guideline")
-Teacher = Literal["off", "share", "retry"]
+TeacherName = Literal["off", "share", "retry"]
 
 
 class EvolveSettings(Settings):
@@ -44,7 +44,7 @@ class InterfaceSettings(Settings):
     share: NonZeroShare = 1.0
     """The share of each prompt's rollouts that see Omega, rounded down to whole rollouts; the others see the plain
     benchmark."""
-    teacher: Teacher = "off"
+    teacher: TeacherName = "off"
     """The cued rollouts that teach the plain prompt: none (`off`, the paper), or those that pass. `share`: the share
     sees Omega; `retry`: it sees the cues that answer the failures of the prompt's plain rollouts if none of these
     passed, and a cue without lift retires."""

@@ -24,6 +24,8 @@ Cause = Literal[
     "prompt_too_long",
     "token_path",  # the tokens differ from those that were sampled
     "trajectory_deadline",
+    "harness",  # it raised, exited or asked too often
+    "harness_timeout",
     # A run:
     "finished",
     "stopped",  # on request

@@ -76,7 +76,8 @@ class ClosedLoop:
         groups: the standing of each trajectory. transfers: of what was taught (`Trial.transfer`), by its number.
         """
         settings, shown = self._settings, self._state.omega
-        order, compared = _order(records, groups), by_prompt(groups).values()
+        order = _order(records, groups)
+        compared = [[records[i] for i in places] for places in by_prompt(groups).values()]
         prompts = self._trials(records, groups, transfers or {}) if self._teacher.teaches else []
         if self._teacher.answers and settings.closed_loop:
             self._evidence = self._evidence.after(prompts)
@@ -88,9 +89,7 @@ class ClosedLoop:
         record = replace(
             _record(step, records, groups, [records[i] for i in order], played),
             omega=SentOmega.of(shown) if settings.shows_omega else None,
-            lift=Lift.of(
-                [records[i] for i in places if self._teacher.comparable(records[i].sample)] for places in compared
-            ),
+            lift=Lift.of([each for each in prompt if self._teacher.comparable(each.sample)] for prompt in compared),
             teaching=figures(prompts),
         )
         report = StepReport(record, self._state.profile.to_json(), self.omega_to_send())

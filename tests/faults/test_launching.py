@@ -11,8 +11,8 @@ import pytest
 
 from env_service.protocol import PROTOCOL
 from seal.launch.folder import hold
-from seal.launch.follow import Interrupt
 from seal.launch.service import Needs, find_running
+from seal.launch.signals import Interrupt
 from seal.records.folder import RunFolder
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME

@@ -14,8 +14,9 @@ import pytest
 from omegaconf import OmegaConf
 from rich.console import Console
 
+from seal.launch.child import follow, name_tracked_run
+from seal.launch.console import step_line
 from seal.launch.folder import OWNER, Start, find_start
-from seal.launch.follow import follow, name_tracked_run, step_line
 from seal.launch.recipe import Recipe, total_steps
 from seal.launch.record import model_hashes, record_folder, without_secrets
 from seal.launch.run import Prepared, record
@@ -127,7 +128,7 @@ def test_a_start_shows_the_seconds_of_its_own_stages_and_names_one_that_hangs(tm
 
 
 def test_a_pipe_is_told_how_many_prompts_are_played(tmp_path, monkeypatch):
-    monkeypatch.setattr("seal.launch.follow.PLAIN_S", 0.0)
+    monkeypatch.setattr("seal.launch.console.PLAIN_S", 0.0)
     log, console = RunLog(tmp_path), Console(record=True, width=200)
     polls = iter(
         [

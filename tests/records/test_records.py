@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from seal.method.interface.cues import Omega, catalogue
 from seal.method.interface.evolve import Event
+from seal.records import method
 from seal.records.benchmark import CATEGORIES
 from seal.records.source import ALL_CATEGORIES, categories_to_average
 from seal.records.step import Range, SentOmega, StepRecord, read_steps
@@ -97,3 +98,11 @@ def test_tables_average_over_the_benchmark_if_it_is_there():
     made = ("synth_paths_base", "synth_values_base")
     assert categories_to_average(iter((*made, "miss_func", "base"))) == ("base", "miss_func")
     assert categories_to_average(made) == ("synth_values_base", "synth_paths_base")
+
+
+def test_another_log_prob_is_another_method(tmp_path, monkeypatch):
+    monkeypatch.setattr(method, "HOME", tmp_path)
+    (tmp_path / "seal" / "backends").mkdir(parents=True)
+    before = method.method_digest()
+    (tmp_path / "seal" / "backends" / "packed_attention.py").write_text("")
+    assert method.method_digest() != before

@@ -30,7 +30,7 @@ def plan(arguments: Arguments = None, conf: Conf = None, gpu: Named = None, pric
     warnings.filterwarnings("ignore", category=UserWarning, module=r"verl\.")
     from seal.launch.checks.devices import Torch
     from seal.launch.checks.numbers import require_sense, unusual
-    from seal.launch.follow import WARNING, tell
+    from seal.launch.console import WARNING, tell
     from seal.launch.recipe import read_recipe
     from seal.launch.run import refuse
     from seal.system.errors import LaunchError
