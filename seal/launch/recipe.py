@@ -69,8 +69,8 @@ class Recipe:
         taxonomy = settings.diagnosis.taxonomy
         for key, check in (
             ("seal.diagnosis.taxonomy", partial(taxonomy_of, taxonomy)),
-            ("seal.reweighting.rho", partial(initial_rho, settings.reweighting, taxonomy)),
-            ("seal.interface.evolve.left_out", partial(cues_in_use, settings.interface.evolve, taxonomy)),
+            ("seal.reweighting.rho", lambda: initial_rho(settings.reweighting, taxonomy_of(taxonomy))),
+            ("seal.interface.evolve.left_out", lambda: cues_in_use(settings.interface.evolve, taxonomy_of(taxonomy))),
             ("seal.rollout.harness", partial(require_harness, settings.rollout.harness)),
         ):
             try:

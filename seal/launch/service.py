@@ -185,7 +185,7 @@ class Service:
             except LaunchError:
                 if is_free(self.url):
                     raise
-                (self.url,), _, self.notice = _elsewhere(f"Another program listens at {self.url} since a moment ago.")
+                (self.url,), _, self.notice = _elsewhere(f"Another program took {self.url} while the service started.")
         fix = f"{self._log} says more"
         answer = _ask(self.url, methodcaller("version"), "does not tell its version", fix).model_dump()
         self._version = _require(self.url, answer, self._needs, fix)

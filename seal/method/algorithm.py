@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from seal.method.controls import Batch
+from seal.method.diagnosis.extension import Extension
 from seal.method.interface.cues import Omega
 from seal.method.interface.evolve import Event, evolve, initial_omega
 from seal.method.profile import Profile, Rollout, Tally
@@ -34,9 +35,9 @@ class State:
     omega: Omega
 
     @classmethod
-    def initial(cls, settings: SealSettings) -> Self:
-        taxonomy, nothing = settings.diagnosis.taxonomy, Profile(window=settings.diagnosis.window)
-        rho, omega = initial_rho(settings.reweighting, taxonomy), initial_omega(settings.interface.evolve, taxonomy)
+    def initial(cls, settings: SealSettings, extension: Extension) -> Self:
+        nothing = Profile(window=settings.diagnosis.window)
+        rho, omega = initial_rho(settings.reweighting, extension), initial_omega(settings.interface.evolve, extension)
         return cls(nothing, nothing, rho, omega)
 
     def to_json(self) -> dict[str, Any]:
@@ -44,10 +45,10 @@ class State:
         return parts | {"rho": dict(self.rho)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], settings: SealSettings) -> Self:
+    def from_json(cls, data: Mapping[str, Any], settings: SealSettings, extension: Extension) -> Self:
         """The state of a checkpoint, with the recipe's window, and the recipe's rho and Omega if they follow no C_t."""
         seen = (Profile.from_json(data[name]).within(settings.diagnosis.window) for name in ("profile", "observed"))
-        start = cls.initial(settings)
+        start = cls.initial(settings, extension)
         rho = data["rho"] if settings.closed_loop and settings.reweighting.dynamic else start.rho
         omega = Omega.from_json(data["omega"]) if settings.closed_loop else start.omega
         return cls(*seen, dict(rho), omega)
@@ -67,21 +68,22 @@ def play_round(
     step: int,
     rollouts: Sequence[Rollout],
     settings: SealSettings,
+    extension: Extension,
     control: Control,
     retired: Collection[str],
 ) -> Round:
     """One round. retired: the cues that a teacher shows no more, as "environment/cue"."""
-    taxonomy, rule = settings.diagnosis.taxonomy, settings.reweighting
+    rule = settings.reweighting
     diagnosed = [rollout.labels for rollout in rollouts]
     observed = _aggregate(state.observed, step, rollouts, diagnosed)
     labels = control(diagnosed, observed.recent())
     profile = _aggregate(state.profile, step, rollouts, labels)
     rho, omega, events = state.rho, state.omega, ()
-    if settings.enabled and settings.closed_loop:
-        rho = update_rho(rho, profile, rule, taxonomy)
-    w = [weight(z, rho, rule, taxonomy) if settings.enabled else 1.0 for z in labels]
+    if settings.weighs and settings.closed_loop:
+        rho = update_rho(rho, profile, rule, extension)
+    w = [weight(z, rho, rule, extension) if settings.weighs else 1.0 for z in labels]
     if settings.shows_omega and settings.closed_loop:
-        omega, events = evolve(omega, profile, settings.interface.evolve, step, taxonomy, retired)
+        omega, events = evolve(omega, profile, settings.interface.evolve, step, extension, retired)
     return Round(State(profile, observed, rho, omega), labels, w, events)
 
 

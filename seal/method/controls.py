@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from seal.method import labels as vocabulary
+from seal.method.diagnosis.extension import Extension
 from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.labels import EXCLUDED
 from seal.method.profile import Tally
@@ -35,7 +36,14 @@ def counted_labels(
     )
 
 
-def relabel(batch: Sequence[Sequence[str]], recent: Tally, settings: DiagnosisSettings, seed: int, step: int) -> Batch:
+def relabel(
+    batch: Sequence[Sequence[str]],
+    recent: Tally,
+    settings: DiagnosisSettings,
+    extension: Extension,
+    seed: int,
+    step: int,
+) -> Batch:
     """The labels of `settings.source` by trajectory and turn, in the order of ``batch``; T_j never changes.
 
     verifier: as diagnosed. random: drawn by the shares of labels in `recent`, the tally of *diagnosed* labels in the
@@ -44,7 +52,7 @@ def relabel(batch: Sequence[Sequence[str]], recent: Tally, settings: DiagnosisSe
     """
     diagnosed = [tuple(labels) for labels in batch]
     if settings.source == "permuted":
-        names = exchanged_names(settings.taxonomy, seed)
+        names = exchanged_names(extension, seed)
         return _mapped(diagnosed, lambda label: names.get(label, label))
     if settings.source == "random":
         rng = random.Random(f"random:{seed}:{step}")
@@ -54,18 +62,13 @@ def relabel(batch: Sequence[Sequence[str]], recent: Tally, settings: DiagnosisSe
     return diagnosed
 
 
-def taxonomy_labels(taxonomy: str) -> tuple[str, ...]:
-    """Labels that a taxonomy gives and that count, in its order; ValueError when it is unknown."""
-    return tuple(dict.fromkeys(rule.label for rule in taxonomy_of(taxonomy).rules if rule.label not in EXCLUDED))
-
-
-def exchanged_names(taxonomy: str, seed: int) -> Mapping[str, str]:
-    """The run's permutation of the failure labels of a taxonomy: who takes whose place.
+def exchanged_names(extension: Extension, seed: int) -> Mapping[str, str]:
+    """The run's permutation of the failure labels of an extension: who takes whose place.
 
     A ring in an order that the seed draws, so that no label keeps its name or its cues; nor, among the built-in
     labels, its utility.
     """
-    failures, rng = sorted(failure_labels(taxonomy)), random.Random(f"permuted:{seed}")
+    failures, rng = sorted(extension.failures), random.Random(f"permuted:{seed}")
     for _ in range(_DRAWS):
         ring = rng.sample(failures, len(failures))
         names = dict(zip(ring, ring[1:] + ring[:1], strict=True))
@@ -74,14 +77,9 @@ def exchanged_names(taxonomy: str, seed: int) -> Mapping[str, str]:
     return names
 
 
-def failure_labels(taxonomy: str) -> frozenset[str]:
-    """The labels of a taxonomy that mark a failure and count."""
-    return frozenset(label for label in taxonomy_labels(taxonomy) if not vocabulary.get(label).success)
-
-
 def named_failures(labels: Collection[str], settings: DiagnosisSettings, seed: int, draw: str) -> frozenset[str]:
     """The failures among the labels of one prompt's rollouts; `source=random`: as many, drawn by `seed` and `draw`."""
-    every = failure_labels(settings.taxonomy)
+    every = taxonomy_of(settings.taxonomy).failures
     failures = every & set(labels)
     if settings.source == "random":
         return frozenset(random.Random(f"random:{seed}:{draw}").sample(sorted(every), len(failures)))

@@ -10,25 +10,25 @@ Pure; the trainer multiplies. Weights are positive, so no advantage changes its 
 from collections.abc import Mapping, Sequence
 
 from seal.method import labels as vocabulary
-from seal.method.controls import taxonomy_labels
-from seal.method.diagnosis.rules import taxonomy_of
+from seal.method.diagnosis.extension import Extension
+from seal.method.diagnosis.rules import PAPER
 from seal.method.labels import EXCLUDED, PASS
 from seal.method.profile import Cell, Profile
 from seal.settings.reweighting import ReweightSettings
 
 
-def initial_rho(settings: ReweightSettings, taxonomy: str = "paper") -> dict[str, float]:
+def initial_rho(settings: ReweightSettings, extension: Extension = PAPER) -> dict[str, float]:
     """rho_0: each label's utility, the recipe's where it gives one; ValueError if it names another taxonomy's label."""
-    rho = {name: vocabulary.get(name).utility for name in sorted(taxonomy_labels(taxonomy))}
+    rho = {name: vocabulary.get(name).utility for name in sorted(extension.counted)}
     for label, utility in settings.rho.items():
         if label not in rho:
-            raise ValueError(f"the {taxonomy} taxonomy has no {label}; it has {', '.join(rho)}")
+            raise ValueError(f"the {extension.name} taxonomy has no {label}; it has {', '.join(rho)}")
         rho[label] = float(utility)
     return rho
 
 
 def update_rho(
-    rho: Mapping[str, float], profile: Profile, settings: ReweightSettings, taxonomy: str = "paper"
+    rho: Mapping[str, float], profile: Profile, settings: ReweightSettings, extension: Extension = PAPER
 ) -> dict[str, float]:
     """rho_t from rho_{t-1} and C_t.
 
@@ -37,9 +37,9 @@ def update_rho(
 
     n, s, m: count, share and mean reward of the label in the window. `pass` keeps its utility; all do if not dynamic.
     """
-    if not settings.dynamic or not settings.enabled:
+    if not settings.dynamic:
         return dict(rho)
-    base = initial_rho(settings, taxonomy)
+    base = initial_rho(settings, extension)
     tally = profile.recent()
     seen, shares = tally.labels(), tally.shares()
     updated = dict(base)
@@ -54,20 +54,19 @@ def update_rho(
 
 
 def weight(
-    labels: Sequence[str], rho: Mapping[str, float], settings: ReweightSettings, taxonomy: str = "paper"
+    labels: Sequence[str], rho: Mapping[str, float], settings: ReweightSettings, extension: Extension = PAPER
 ) -> float:
     """w_j of one trajectory, from its labels by turn; 1 if none counts. ValueError for a label without a utility."""
     counted = [label for label in labels if label not in EXCLUDED]
-    if not settings.enabled or not counted:
+    if not counted:
         return 1.0
     for label in counted:
         if label not in rho:
             raise ValueError(
                 f"label {label!r} has no utility; declare it in this process or add it to seal.reweighting.rho"
             )
-    weigh = taxonomy_of(taxonomy).weigh
     mean = sum(rho[label] for label in counted) / len(counted)
-    return _clip(weigh(counted, rho) if weigh else mean, settings)
+    return _clip(extension.weigh(counted, rho) if extension.weigh else mean, settings)
 
 
 def _clip(value: float, settings: ReweightSettings) -> float:

@@ -94,6 +94,11 @@ class SealSettings(Settings):
         return {name: str(item) if isinstance(item, int | float) else item for name, item in value.items()}
 
     @property
+    def weighs(self) -> bool:
+        """True if labels weigh advantages."""
+        return self.enabled and self.reweighting.enabled
+
+    @property
     def shows_omega(self) -> bool:
         """True if training prompts carry Omega."""
         return self.enabled and self.interface.enabled

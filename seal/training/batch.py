@@ -113,7 +113,7 @@ class StepBatch:
             self._put(silent, TensorDict({"response_mask": empty, "loss_mask": empty}, batch_size=len(silent)))
 
     def take_plain_logprobs(self) -> dict[int, float]:
-        """Make the actor's log-probs those of the engine too for what is taught, which the engine saw with cues.
+        """Replace the engine's log-probs of lessons, which it sampled with cues in sight, by the actor's.
 
         So PPO's ratio and verl's rollout correction of a lesson begin at 1. Returns, by the number of the trajectory,
         log pi(y | plain prompt) - log pi(y | with cues) in nats.

@@ -12,6 +12,7 @@ from typing import Any
 
 from seal.method.algorithm import Rollout, Round, State, play_round
 from seal.method.controls import counted_labels, relabel
+from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.teacher import Evidence, Trial, figures, teacher_of
 from seal.records.step import Lift, Range, SentOmega, StepRecord, StepReport
 from seal.records.trajectory import TrajectoryRecord, count_labels
@@ -57,7 +58,8 @@ class ClosedLoop:
 
     def __init__(self, settings: SealSettings):
         self._settings = settings
-        self._state = State.initial(settings)
+        self._extension = taxonomy_of(settings.diagnosis.taxonomy)
+        self._state = State.initial(settings, self._extension)
         self._evidence, self._teacher = Evidence(), teacher_of(settings)
 
     def omega_to_send(self) -> dict[str, Any] | None:
@@ -82,8 +84,10 @@ class ClosedLoop:
         if self._teacher.answers and settings.closed_loop:
             self._evidence = self._evidence.after(prompts)
         rollouts = [self._rollout(step, records[i]) for i in order]
-        control = partial(relabel, settings=settings.diagnosis, seed=settings.seed, step=step)
-        played = play_round(self._state, step, rollouts, settings, control, self._evidence.retired)
+        control = partial(
+            relabel, settings=settings.diagnosis, extension=self._extension, seed=settings.seed, step=step
+        )
+        played = play_round(self._state, step, rollouts, settings, self._extension, control, self._evidence.retired)
         self._state = played.state
         w = dict(zip(order, played.w, strict=True))
         record = replace(
@@ -120,7 +124,7 @@ class ClosedLoop:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint's state; what the recipe fixes (the window, a static rho) is the recipe's."""
-        self._state = State.from_json(state, self._settings)
+        self._state = State.from_json(state, self._settings, self._extension)
         self._evidence = Evidence.from_json(state["lessons"])
 
 

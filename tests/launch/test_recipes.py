@@ -12,6 +12,7 @@ from env_service.environments.bfcl.formats import get_format
 from seal.launch import recipe as recipes
 from seal.launch.checks.preflight import CHECKS
 from seal.launch.recipe import read_recipe
+from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.interface.evolve import initial_omega
 from seal.settings import EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
@@ -131,7 +132,7 @@ def test_the_released_recipe_is_the_public_releases():
     config = SealSettings.of(composed(EXP / "SEAL_released.yaml"))
     evolve = config.interface.evolve
     assert config.diagnosis.taxonomy == "release"
-    assert initial_omega(evolve, "release").cues == ("schema_required", "schema_values", "schema_format")
+    assert initial_omega(evolve, taxonomy_of("release")).cues == ("schema_required", "schema_values", "schema_format")
     assert (evolve.prevalence_of, evolve.hysteresis, config.reweighting.confidence) == ("failures", False, 32)
     assert not evolve.adaptive and config.reweighting.dynamic and config.closed_loop
     assert config.data == SealSettings.of(composed(EXP / "SEAL.yaml")).data and config.data.train.subset is None

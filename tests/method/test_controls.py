@@ -7,7 +7,8 @@ import pytest
 
 from seal.method import controls
 from seal.method import labels as vocabulary
-from seal.method.controls import exchanged_names, named_failures, taxonomy_labels
+from seal.method.controls import exchanged_names, named_failures
+from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.profile import Profile, Rollout, Tally
 from seal.settings.diagnosis import DiagnosisSettings
 
@@ -30,7 +31,7 @@ def tally(batch):
 
 def relabel(batch, source, step=1, recent=None, seed=0, taxonomy="paper"):
     settings = DiagnosisSettings(source=source, taxonomy=taxonomy)
-    return controls.relabel(batch, recent or tally(batch), settings, seed, step)
+    return controls.relabel(batch, recent or tally(batch), settings, taxonomy_of(taxonomy), seed, step)
 
 
 def pooled(batch):
@@ -60,12 +61,12 @@ def test_random_keeps_the_distribution_of_the_window_and_not_the_labels():
 
 @pytest.mark.parametrize("taxonomy", ["paper", "release"])
 def test_permuted_gives_every_failure_another_name_utility_and_no_success(taxonomy):
-    names = exchanged_names(taxonomy, 5)
-    failures = {z for z in taxonomy_labels(taxonomy) if not vocabulary.get(z).success}
+    extension = taxonomy_of(taxonomy)
+    names, failures = exchanged_names(extension, 5), {z for z in extension.counted if not vocabulary.get(z).success}
     assert set(names) == set(names.values()) == failures
     for label, other in names.items():
         assert vocabulary.get(label).utility != vocabulary.get(other).utility
-    batch = [tuple(taxonomy_labels(taxonomy))]
+    batch = [extension.counted]
     found = [relabel(batch, "permuted", step, seed=seed, taxonomy=taxonomy) for step, seed in ((1, 5), (9, 5), (9, 6))]
     assert found[0] == found[1] != found[2], "a run has one permutation, and another seed another one"
 

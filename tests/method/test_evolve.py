@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.interface.cues import Omega, catalogue
 from seal.method.interface.evolve import cues_in_use, evolve, initial_omega
 from seal.method.profile import Cell, Profile, Rollout, Tally
@@ -168,11 +169,11 @@ def test_all_cues_of_a_label_come_together_if_their_kind_is_in_use():
 
 def test_a_cue_belongs_to_the_taxonomy_that_has_its_label():
     settings = EvolveSettings()
-    paper, release = ({cue.name for cue in cues_in_use(settings, taxonomy)} for taxonomy in ("paper", "release"))
+    paper, release = ({cue.name for cue in cues_in_use(settings, taxonomy_of(name))} for name in ("paper", "release"))
     assert release - paper == {"right_service"} and not paper - release
     profile = seen({"instance_mismatch": 50})
-    assert "right_service" in evolve(Omega(), profile, settings, 1, "release")[0].cues
-    assert "right_service" not in evolve(Omega(), profile, settings, 1, "paper")[0].cues
+    assert "right_service" in evolve(Omega(), profile, settings, 1, taxonomy_of("release"))[0].cues
+    assert "right_service" not in evolve(Omega(), profile, settings, 1)[0].cues
 
 
 def test_a_frozen_interface_keeps_its_start():

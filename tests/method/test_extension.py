@@ -62,15 +62,15 @@ def failing(times: int) -> TurnEvidence:
 def test_its_label_is_given_under_its_taxonomy_only(repeated):
     assert [d.label for d in diagnose([failing(2)], repeated)] == ["repeated_call"]
     assert diagnose([failing(1)], repeated)[0].label == diagnose([failing(2)])[0].label == "recovery_failure"
-    assert initial_rho(ReweightSettings(), repeated)["repeated_call"] == 1.4
+    assert initial_rho(ReweightSettings(), taxonomy_of(repeated))["repeated_call"] == 1.4
     assert "repeated_call" not in initial_rho(ReweightSettings())
 
 
 def test_its_cue_turns_on_with_its_label(repeated):
     seen = [Rollout("base", ("repeated_call",), 0.0)] * 20
     profile = Profile().after(1, seen)
-    start = initial_omega(SETTINGS, repeated)
-    omega, _ = evolve(start, profile, SETTINGS, 1, repeated)
+    start = initial_omega(SETTINGS, taxonomy_of(repeated))
+    omega, _ = evolve(start, profile, SETTINGS, 1, taxonomy_of(repeated))
     assert set(omega.cues) - set(start.cues) == {"vary_calls"}
     assert evolve(start, profile, SETTINGS, 1) == (start, ())
     assert Omega.from_json(omega.to_json()) == omega and omega.digest != Omega.of(start.cues).digest
@@ -78,8 +78,8 @@ def test_its_cue_turns_on_with_its_label(repeated):
 
 
 def test_its_weighting_rule_takes_the_place_of_the_mean(repeated):
-    rho, labels = initial_rho(ReweightSettings(), repeated), ("pass", "repeated_call")
-    assert weight(labels, rho, ReweightSettings(), repeated) == 1.4
+    rho, labels = initial_rho(ReweightSettings(), taxonomy_of(repeated)), ("pass", "repeated_call")
+    assert weight(labels, rho, ReweightSettings(), taxonomy_of(repeated)) == 1.4
     assert weight(labels, rho, ReweightSettings()) == 1.2
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from seal.launch.recipe import read_recipe
 from seal.method.controls import exchanged_names
+from seal.method.diagnosis.rules import PAPER
 from seal.method.interface.cues import catalogue
 from seal.method.profile import Profile
 from seal.records.step import StepRecord
@@ -56,6 +57,13 @@ def test_switched_off_it_is_vanilla_grpo_that_still_diagnoses():
     assert [w for w in weights] == [1.0] * 16
     assert loop.omega_to_send() is None and report.record.omega is None and not report.record.events
     assert report.record.label_counts == {"invalid_tool_call": 10, "pass": 6}
+
+
+def test_without_reweighting_weights_are_1_and_rho_stays():
+    loop = ClosedLoop(settings("seal.reweighting.enabled=false"))
+    rho = loop.state["rho"]
+    weights, report = run(loop, 1, batch())
+    assert set(weights) == {1.0} and dict(report.record.rho) == rho
 
 
 def test_a_round_is_weighed_with_rho_of_its_own_profile():
@@ -109,7 +117,7 @@ def differing(ours, theirs) -> list[int]:
 def test_permuted_labels_lead_omega_and_the_weights_to_other_weaknesses():
     diagnosed, permuted = played(), played("ablation=permuted_labels")
     assert diagnosed[-1][0] == {"use_tools", "reread_state"}
-    wrong = exchanged_names("paper", 0)
+    wrong = exchanged_names(PAPER, 0)
     weak = {catalogue()[cue].label for cue in permuted[-1][0]}
     assert weak == {wrong["missing_tool_call"], wrong["state_mismatch"]}
     for (ours, _, _), (theirs, _, _) in zip(diagnosed, permuted, strict=True):

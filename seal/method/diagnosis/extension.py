@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -42,13 +42,25 @@ class Extension:
 
     rules: in order of priority. cues: entries as in `cues.toml`, by name. weigh: a trajectory's
     weight before it is clipped, from its counted labels and rho; None: the mean utility. reward:
-    of an evaluated training trajectory, in [0, 1]; None: as `seal.reward` says.
+    of an evaluated training trajectory, in [0, 1]; None: as `seal.reward` says. name: by which recipes choose
+    it, that of its entry point.
     """
 
     rules: tuple[Rule, ...]
     cues: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     weigh: Callable[[Sequence[str], Mapping[str, float]], float] | None = None
     reward: Callable[[Mapping[str, Any]], float] | None = None
+    name: str = ""
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The labels that turns can get and that count, in the order of the rules."""
+        return tuple(dict.fromkeys(rule.label for rule in self.rules if rule.label not in labels.EXCLUDED))
+
+    @property
+    def failures(self) -> frozenset[str]:
+        """Those that mark a failure."""
+        return frozenset(label for label in self.counted if not labels.get(label).success)
 
     def check(self) -> None:
         """ValueError names the part that no run could use."""
@@ -108,7 +120,7 @@ def load(name: str) -> Extension:
         found.check()
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from error
-    return found
+    return replace(found, name=name)
 
 
 def extension_file(name: str) -> Path | None:

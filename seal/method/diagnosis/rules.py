@@ -175,7 +175,8 @@ _BUILT_IN = {
             _RESPONSE,
             _SPURIOUS,
             Rule("abstained", labels.CORRECT_ABSTENTION, _abstained),
-        )
+        ),
+        name="paper",
     ),
     "release": Extension(
         (
@@ -187,9 +188,11 @@ _BUILT_IN = {
             Rule("released_state", labels.STATE_MISMATCH, _released_state),
             _RESPONSE,
             _PASS,
-        )
+        ),
+        name="release",
     ),
 }
+PAPER = _BUILT_IN["paper"]
 
 
 @cache

@@ -5,6 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from seal.method.diagnosis.categories import environment_of
+from seal.method.diagnosis.extension import Extension
+from seal.method.diagnosis.rules import PAPER
 from seal.method.interface.cues import EVERYWHERE, Cue, Omega, catalogue
 from seal.method.labels import SYNONYMS, get
 from seal.method.profile import Cell, Profile, Tally
@@ -20,23 +22,23 @@ _MARGIN = 2.0
 """Standard errors by which it must exceed that factor: more evidence is needed when sightings are few."""
 
 
-def cues_in_use(settings: EvolveSettings, taxonomy: str = "paper") -> tuple[Cue, ...]:
-    """Every cue in use whose label the taxonomy has; ValueError if a cue that is left out does not exist."""
+def cues_in_use(settings: EvolveSettings, extension: Extension = PAPER) -> tuple[Cue, ...]:
+    """Every cue in use whose label the extension has; ValueError if a cue that is left out does not exist."""
     for name in settings.left_out:
         if name not in catalogue():
             raise ValueError(f"there is no cue {name!r} to leave out; the cues are {', '.join(catalogue())}")
-    fitting = (cue for cue in catalogue().values() if cue.taxonomy in (None, taxonomy))
+    fitting = (cue for cue in catalogue().values() if cue.taxonomy in (None, extension.name))
     return tuple(cue for cue in fitting if cue.kind in settings.kinds and cue.name not in settings.left_out)
 
 
-def permanent_cues(settings: EvolveSettings, taxonomy: str = "paper") -> frozenset[str]:
+def permanent_cues(settings: EvolveSettings, extension: Extension = PAPER) -> frozenset[str]:
     """Cues that are always on: every cue in use of a kind that is not adaptive."""
-    return frozenset(cue.name for cue in cues_in_use(settings, taxonomy) if cue.kind not in settings.adaptive)
+    return frozenset(cue.name for cue in cues_in_use(settings, extension) if cue.kind not in settings.adaptive)
 
 
-def initial_omega(settings: EvolveSettings, taxonomy: str = "paper") -> Omega:
+def initial_omega(settings: EvolveSettings, extension: Extension = PAPER) -> Omega:
     """Omega_0: the permanent cues, for every category."""
-    return Omega.of(permanent_cues(settings, taxonomy))
+    return Omega.of(permanent_cues(settings, extension))
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def evolve(
     profile: Profile,
     settings: EvolveSettings,
     step: int,
-    taxonomy: str = "paper",
+    extension: Extension = PAPER,
     retired: Collection[str] = (),
 ) -> tuple[Omega, tuple[Event, ...]]:
     """Omega_{t+1} and its changes. Deterministic; the version grows by one when a cue changed.
@@ -68,8 +70,8 @@ def evolve(
     ``min_count`` turns in the window keeps its cues. retired: cues that are shown no more, whatever the figures, as
     "environment/cue".
     """
-    tally, permanent = profile.recent(), permanent_cues(settings, taxonomy)
-    adaptive = [cue for cue in cues_in_use(settings, taxonomy) if cue.name not in permanent]
+    tally, permanent = profile.recent(), permanent_cues(settings, extension)
+    adaptive = [cue for cue in cues_in_use(settings, extension) if cue.name not in permanent]
     active = dict(omega.active)
     events: list[Event] = []
     for scope, categories in _scopes(tally, omega).items():

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from seal.data.rows import TaskRow
 from seal.launch.recipe import Recipe
+from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.interface.cues import Omega
 from seal.method.interface.evolve import cues_in_use
 from seal.method.labels import SYNONYMS
@@ -58,7 +59,9 @@ def questions(settings: SealSettings, tasks: Sequence[TaskRow], plain: Rollouts)
     """One for each cue that the recipe uses, by label, and the last for a retry."""
     counted = {task: [each.record for each in rollouts if each.record.usable] for task, rollouts in plain.items()}
     found, failed = {task: [_named(each) for each in some] for task, some in counted.items()}, seen_labels(plain)
-    cues = sorted(cues_in_use(settings.interface.evolve, settings.diagnosis.taxonomy), key=lambda cue: cue.label)
+    cues = sorted(
+        cues_in_use(settings.interface.evolve, taxonomy_of(settings.diagnosis.taxonomy)), key=lambda cue: cue.label
+    )
     for cue in cues:
         rate = fmean(cue.label in labels for some in found.values() for labels in some)
         yield Question(cue.name, cue.label, rate, {n: Omega.of([cue.name]) for n in plain if cue.label in failed[n]})
