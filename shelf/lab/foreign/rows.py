@@ -96,6 +96,8 @@ def _of_responses(row: dict[str, Any]) -> dict[str, Any]:
     asked = row.get("input", row.get("prompt", row.get("messages", [])))
     asked = asked.get("messages", []) if isinstance(asked, Mapping) else asked
     asked = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+    if not isinstance(asked, list):
+        raise ValueError(f"input is {asked!r:.40}: a text or messages are expected")
     told = row.get("instructions") or response.get("instructions")
     asked = [*([{"role": "system", "content": told}] if isinstance(told, str) and told else []), *asked]
     tools = row.get("tools", response.get("tools"))

@@ -18,8 +18,10 @@ from seal.method.diagnosis.rules import Diagnosis, taxonomy_of
 from seal.method.diagnosis.schema import violations
 from seal.records.source import UNSCORED
 from seal.records.trajectory import CUTS, PASS_SCORE, TrajectoryRecord
+from seal.system.text import without_thoughts
 from shelf.lab.foreign.rollout import REFUSES, Action, Call, Document, Heard, Rollout
 from shelf.statistics.summary import FOREIGN
+from shelf.suites.answers import looks_like_call
 
 SHOWN = (
     labels.PASS,
@@ -30,14 +32,8 @@ SHOWN = (
 )
 """The labels that a dialogue shows by itself; all others need the environment."""
 UNKNOWN = frozenset(rule.label for rule in taxonomy_of("paper").rules) - {*SHOWN, *labels.BROKEN}
-_LIKE_CALLS = re.compile(
-    r"</?tool_?calls?>|<function[=_ ]|<invoke |<\|python_tag\|>|<\|?tool[_▁]calls?|\[/?TOOL_CALLS?\]|functools\["
-    r"|```tool_(?:code|call)|<\uff5ctool▁call|<\|action_start\|>|to=functions\."
-    r"|^Action:.*\n+Action Input:|^Action: *\w+[(\[]",
-    re.MULTILINE,
-)
-"""Marks that templates put around calls."""
-_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
+_REACT = re.compile(r"^Action:.*\n+Action Input:|^Action: *\w+[(\[]|<\|action_start\|>|functools\[", re.MULTILINE)
+"""Calls of agents and templates that no endpoint has."""
 REPEATS = 3
 """A call made so often in a turn, with the same arguments and result, was not needed."""
 
@@ -80,11 +76,9 @@ def unread_call(rollout: Rollout) -> str:
     if heard:
         return ""
     for action in actions:
-        said = _THOUGHTS.sub("", action.text)
-        if found := _LIKE_CALLS.search(said):
-            return f"no call was read, and {found[0]!r:.40} looks like one"
-        if refusals := stray_call(said, names):
-            return f"no call was read, and there may be one: {refusals[0].rstrip('.')}"
+        said = without_thoughts(action.text)
+        if looks_like_call(said) or _REACT.search(said) or stray_call(said, names):
+            return f"no call was read, and a text looks like one, {said.strip()!r:.60}"
     return ""
 
 

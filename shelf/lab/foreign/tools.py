@@ -52,7 +52,7 @@ def _tool(tool: Row) -> dict[str, Any]:
         document = document["json"]  # Bedrock
     if document not in (None, []) and not isinstance(document, Mapping | bool):  # PHP writes {} as []
         raise ValueError(f"the parameters of {tool['name']} are {document!r:.40}: a JSON schema is expected")
-    return {**found, "parameters": unpadded(document)} if isinstance(document, Mapping) and document else found
+    return {**found, "parameters": _lowered(document)} if isinstance(document, Mapping) and document else found
 
 
 def _cohere(argument: Row) -> dict[str, Any]:
@@ -61,21 +61,14 @@ def _cohere(argument: Row) -> dict[str, Any]:
     return {"type": kind} if kind else {}
 
 
-def unpadded(schema: Any) -> Any:
-    """A JSON schema without the nulls of a table's padding and, as Gemini has them, types in capitals."""
+def _lowered(schema: Any) -> Any:
+    """A JSON schema whose types may be in capitals, as Gemini has them."""
     if isinstance(schema, list):
-        return [unpadded(each) for each in schema]
+        return [_lowered(each) for each in schema]
     if not isinstance(schema, Mapping):
         return schema
-    found = {key: each for key, each in schema.items() if each is not None or key in ("default", "const")}
-    for key, each in found.items():
-        if key in ("properties", "patternProperties", "$defs", "definitions") and isinstance(each, Mapping):
-            found[key] = {name: unpadded(child) for name, child in each.items() if child is not None}
-        elif key in ("items", "additionalProperties", "anyOf", "allOf", "oneOf", "not", "prefixItems"):
-            found[key] = unpadded(each)
-        elif key == "type" and isinstance(each, str) and each.isupper():
-            found[key] = each.lower()
-    return found
+    capitals = {key: each.lower() for key, each in schema.items() if key == "type" and isinstance(each, str)}
+    return {key: _lowered(each) for key, each in schema.items()} | capitals
 
 
 def without_padding(arguments: Any, schema: Any) -> Any:
