@@ -36,6 +36,9 @@ CUTS = {
 seal.rollout.max_message_tokens, data.max_response_length, rollout.max_model_len, the actor's
 ppo_max_token_len_per_gpu (in training), seal.rollout.max_steps (in training)."""
 
+_LARGEST = 2**53
+"""The largest count that statistics hold exactly."""
+
 Finite = Annotated[float, Strict(), AllowInfNan(False)]
 
 
@@ -224,8 +227,13 @@ class TrajectoryRecord:
         value, messages = upgrade(value), []
         for name, role in (("input", "user"), ("output", "assistant")):
             said = value.get(name, ())
-            messages += [{"role": role, "content": said}] if isinstance(said, str) else said
+            said = [{"role": role, "content": said}] if isinstance(said, str) else said
+            messages += said if isinstance(said, list | tuple) else [said]
         known = {name: found for name, found in value.items() if name in cls.__dataclass_fields__}
+        if huge := next(
+            (name for name, found in known.items() if isinstance(found, int) and abs(found) > _LARGEST), None
+        ):
+            raise ValueError(f"{huge} is a number of {len(str(known[huge]))} digits: no run counts so far")
         return cls(**known | {"messages": messages})
 
 

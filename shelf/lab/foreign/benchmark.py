@@ -137,7 +137,7 @@ def _move(action: Action, last: bool, rollout: Rollout, mode: str) -> _Move:
         return _Move("\n".join(calls) or None, True, reasons, "\n".join(call.written for call in none), answers)
     acts = bool(parsed.calls and not rollout.structured)
     answers = tuple(filter(None, (*action.results, action.nudge)))
-    obscure = not rollout.structured and action.text.strip() and not parsed.refusals
+    obscure = not (rollout.structured or rollout.mode) and action.text.strip() and not parsed.refusals
     if acts or last or (obscure and (answers or rollout.steps)):
         return _Move(action.text, acts)
     return _Move(None, acts, parsed.refusals, action.text, answers)

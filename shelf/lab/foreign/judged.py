@@ -65,12 +65,11 @@ def sentences(every: Sequence[Judged]) -> Iterator[str]:
 
 
 def _on_replays(replayed: Sequence[Judged], of: int) -> Iterator[str]:
-    if not replayed:
-        return
     lost = [judged for judged in replayed if judged.record.infra is not None]
-    yield f"{len(replayed) - len(lost)} of {of} rollouts were played again on the benchmark: labels are exact."
-    blames = Counter(found.get("blame") for judged in replayed for found in judged.record.diagnosis)
-    yield f"Of their failed turns {blames['own']} are own faults and {blames['inherited']} inherited ones."
+    if played := len(replayed) - len(lost):
+        yield f"{played} of {of} rollouts were played again on the benchmark: labels are exact."
+        blames = Counter(found.get("blame") for judged in replayed for found in judged.record.diagnosis)
+        yield f"Of their failed turns {blames['own']} are own faults and {blames['inherited']} inherited ones."
     for each in lost:
         yield f"{each.rollout.place} could not be played again: {each.record.infra_message}."
     if differing := [judged for judged in replayed if judged.differs]:

@@ -38,7 +38,8 @@ def read_result(result: Sequence[Sequence[Step]], log: Any, path: Path, task_id:
     if (found := _logged(log, result)) is None:
         model = next((name for name in reversed(path.parts[:-1]) if name in handlers()), None)
         if model is None:
-            return Read([Turn("", actions) for actions in turns], _form(result))
+            _require_known(result)
+            return Read([Turn("", actions) for actions in turns])
         by = decoder(model)
         found = [[decode(step, by) for step in turn] for turn in result]
     for number, (steps, expected) in enumerate(zip(found, load_tasks()[task_id].reference, strict=False)):
@@ -73,9 +74,9 @@ def _known(action: Action, decoded: Decoded) -> Action:
 
 
 def _logged(log: Any, result: Sequence[Sequence[Step]]) -> list[list[Decoded]] | None:
-    """What the handler decoded of each step, by the row's log; None without a log of every step."""
+    """What the handler decoded of each step, by the row's log; None if a step is not in it."""
     turns = [turn for turn in log if isinstance(turn, Mapping)] if isinstance(log, list) else []
-    if len(turns) != len(result) or not turns:
+    if len(turns) != len(result):
         return None
     found = [
         [_entry(turn.get(f"step_{at}")) for at in range(len(steps))] for turn, steps in zip(turns, result, strict=True)
@@ -104,21 +105,16 @@ def _mode(result: Sequence[Sequence[Step]], found: Sequence[Sequence[Decoded]]) 
     return next((form.name for form in forms if all(form.parse(step).calls == own.calls for step, own in pairs)), "")
 
 
-def _form(result: Sequence[Sequence[Step]]) -> str:
-    """The mode that reads the texts of a row whose handler is unknown; ValueError if it may be of another form."""
-    why = (
-        "no folder names its model: put it under result/MODEL, a model of the official tool, or keep its inference_log"
-    )
+def _require_known(result: Sequence[Sequence[Step]]) -> None:
+    """ValueError if the calls of a row whose handler is unknown may be in a form that only some handlers read."""
+    why = "no folder names its model: put it under result/MODEL, a model of the official tool"
     steps = [step for turn in result for step in turn]
     lists = [step for step in steps if not isinstance(step, str)]
     if any(isinstance(call, Mapping) and len(call) != 1 for step in lists for call in step):
         raise ValueError(f"its calls are not written as {{NAME: ARGUMENTS}}, and {why}")
-    if lists:
-        return ""
-    texts = [step.split("</think>")[-1] for step in steps if isinstance(step, str)]
+    texts = [] if lists else [step.split("</think>")[-1] for step in steps if isinstance(step, str)]
     calls = {mode: [bool(get_format(mode).parse(text).calls) for text in texts] for mode in TEXT_MODES}
     mode = max(TEXT_MODES, key=lambda mode: sum(calls[mode]))
     for text, own, any_mode in zip(texts, calls[mode], map(any, zip(*calls.values(), strict=True)), strict=True):
         if not own and (any_mode or _OTHER_FORMS.search(text)):
             raise ValueError(f"{text[:60]!r} may hold calls in a form of its handler's, and {why}")
-    return mode

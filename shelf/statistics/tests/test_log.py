@@ -24,6 +24,14 @@ def test_the_sides_of_a_withdrawal_are_read_in_logs_of_each_format(before, now):
         assert read_line(each)[0].withdrawal == TrajectoryRecord.from_line(each).withdrawal == now
 
 
+def test_a_line_whose_dialogue_is_no_list_is_a_bad_line(tmp_path):
+    line = TrajectoryRecord("multi_turn_base_0", "base", "base", "eval", 0, 1.0, step=0).line()
+    path = tmp_path / "0.jsonl"
+    path.write_text("".join(json.dumps(line | each) + "\n" for each in ({}, {"input": 5}, {"output": True})))
+    log = read_log(path)
+    assert len(log.lines) == 1 and [bad.line for bad in log.bad] == [2, 3]
+
+
 def test_a_line_of_the_release_has_its_texts_and_no_turns(tmp_path):
     line = {"input": "question", "output": "answer", "score": 1.0, "reward": 0.5, "step": 10}
     line |= {"task_id": "multi_turn_miss_func_3", "data_source": "bfcl"}
@@ -47,7 +55,12 @@ def test_two_environments_may_name_their_tasks_alike(tmp_path):
     assert average.is_average and (average.pass_rate.difference, average.unpaired) == (0.5, 0)
 
 
-@pytest.mark.parametrize("damage", [{"format": 99}, {"spans": [[0, 1]]}, {"turns": "many"}, {"seconds": float("inf")}])
+DAMAGES = (
+    {"format": 99}, {"spans": [[0, 1]]}, {"turns": "many"}, {"seconds": float("inf")}, {"turns": 10**400},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_line_with_a_wrong_value_is_a_bad_line_that_names_it(tmp_path, damage):
     path = tmp_path / "0.jsonl"
     line = TrajectoryRecord("multi_turn_base_0", "base", "base", "eval", 0, 1.0, step=0).line()
