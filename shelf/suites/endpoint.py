@@ -10,6 +10,7 @@ import math
 import os
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -29,6 +30,7 @@ from openai import (
 )
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat.chat_completion_chunk import ChoiceDeltaToolCall
 
 from seal.settings.sentences import nearest
 from seal.system.net import is_address, is_loopback
@@ -449,12 +451,44 @@ def with_thoughts(
     return [{**message, **known.get(number, {})} for number, message in enumerate(messages)]
 
 
+@dataclass
+class _Begun:
+    """A call of a stream whose pieces come one after another."""
+
+    index: int
+    id: str | None
+    named: bool = False
+
+
+def _number(begun: list[_Begun], piece: ChoiceDeltaToolCall) -> int:
+    """The number of the call that a piece goes on with; LookupError if it repeats one.
+
+    A name begins a call: some endpoints (Gemini) give all calls the index 0.
+    """
+    named = bool(piece.function and piece.function.name)
+    same = [
+        number
+        for number, call in enumerate(begun)
+        if call.index == piece.index and (not piece.id or call.id == piece.id) and not (named and call.named)
+    ]
+    if not same and piece.id and any((call.index, call.id) == (piece.index, piece.id) for call in begun):
+        raise LookupError(f"call {piece.id} comes twice")
+    if not same:
+        begun.append(_Begun(piece.index, piece.id))
+    number = same[-1] if same else len(begun) - 1
+    begun[number].named |= named
+    return number
+
+
 async def _joined(chunks: AsyncStream[ChatCompletionChunk], url: str) -> ChatCompletion:
     """The completion that a stream gives piece by piece; EndpointFault if it ends early or with an error."""
-    state = ChatCompletionStreamState()
+    state, begun = ChatCompletionStreamState(), defaultdict(list)
     completion: Any = None
     try:
         async for chunk in chunks:
+            for choice in chunk.choices:
+                for piece in choice.delta.tool_calls or ():
+                    piece.index = _number(begun[choice.index], piece)
             state.handle_chunk(chunk)
             completion = state.current_completion_snapshot
     except (APIStatusError, APIConnectionError):
@@ -464,7 +498,7 @@ async def _joined(chunks: AsyncStream[ChatCompletionChunk], url: str) -> ChatCom
         raise refusal(400, text, url) or EndpointFault(
             "endpoint_error", f"{url} answered an error: {one_line(text)[:200]}"
         ) from error
-    except (AssertionError, AttributeError, LookupError, RuntimeError, TypeError) as error:
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError) as error:
         raise EndpointFault("endpoint_protocol", f"{url} answered no stream of chat completions: {error!r}") from error
     if completion is None or not all(choice.finish_reason for choice in completion.choices):
         raise EndpointFault("endpoint_error", f"{url} broke its stream off")

@@ -241,6 +241,13 @@ def test_an_endpoint_that_only_streams_is_asked_for_streams(said):
             assert [call["function"] for call in reply.calls] == [LS["function"]]
 
 
+def test_two_calls_of_a_stream_with_one_index_stay_two():
+    pwd = {**LS, "id": "call_2", "function": {"name": "pwd", "arguments": "{}"}}
+    given = stream({"content": ""}, {"tool_calls": [{"index": 0, **LS}]}, {"tool_calls": [{"index": 0, **pwd}]})
+    reply = reply_to(given, asked=TOOLS)
+    assert [call["function"] for call in reply.calls] == [LS["function"], pwd["function"]]
+
+
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
