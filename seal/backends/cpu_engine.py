@@ -12,8 +12,16 @@ from verl.workers import engine_workers
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp import transformer_impl
 
-from seal.backends.shared_prompts import SHARE_PROMPTS, micro_batches, rows_of, shared
-from seal.backends.sparse_update import SKIP_IDLE_ROWS, before_sampled, busy_rows, filled_up
+from seal.backends.cpu_rows import (
+    SHARE_PROMPTS,
+    SKIP_IDLE_ROWS,
+    before_sampled,
+    busy_rows,
+    filled_up,
+    micro_batches,
+    rows_of,
+    shared,
+)
 
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")
@@ -21,10 +29,10 @@ class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
     """verl's engine, with three differences.
 
     An update skips the rows whose gradient is zero, where the trainer says which loss it has
-    (`seal.backends.sparse_update`). Logits are computed where a sampled token follows, one in seven of the
+    (`seal.backends.cpu_rows`). Logits are computed where a sampled token follows, one in seven of the
     quickstart's tokens: verl takes log-probs one token at a time. The log-prob and entropy of other tokens are 0;
     masks leave them out of losses and comparisons. A prompt that rows share is computed once, where the trainer asks
-    for it (`seal.backends.shared_prompts`).
+    for it (`seal.backends.cpu_rows`).
     """
 
     def forward_backward_batch(self, data: TensorDict, loss_function: Callable, forward_only=False):

@@ -3,7 +3,7 @@
 verl packs dialogues of different lengths into one row; their positions start again at 0. With `sdpa`
 transformers builds a mask for the whole row and torch computes all pairs of its tokens. Here each dialogue
 is one causal call, which costs as much as it has pairs itself and needs no mask. A segment whose positions go on at
-s > 0 is another continuation of the first s tokens of the dialogue before it (`seal.backends.shared_prompts`).
+s > 0 is another continuation of the first s tokens of the dialogue before it (`seal.backends.cpu_rows`).
 """
 
 from functools import partial

@@ -10,7 +10,7 @@ from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.rollout.utils import ensure_async_iterator
 from verl.workers.rollout.vllm_rollout import ServerAdapter
 
-from seal.backends.weight_check import METHOD, WATCHED, Digest
+from seal.backends.vllm_plugin import METHOD, WATCHED, Digest
 from seal.backends.weight_socket import VARIABLE
 
 

@@ -22,7 +22,7 @@ class TokenStream:
     ids: prompt and response. prompt_length: tokens of the first prompt. mask: 1 for a sampled token, 0 for context, per
     response token; logprobs: natural logarithms, 0 for context, per response token. spans: (turn, start, end) of each
     sampled message in response tokens. versions: the steps of the weights that sampled them. length: of prompt and
-    response in tokens, when it was last compared with the budgets. room: tokens that the next message may have; limit:
+    response in tokens, when it was last compared with the budgets. room: the most tokens of the next message; limit:
     the budget (a key of CUTS) that leaves no more.
     """
 

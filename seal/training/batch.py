@@ -142,7 +142,7 @@ class StepBatch:
         """Return the largest and the mean absolute difference of the log-probs of sampled tokens; {}: not compared.
 
         Compared are trajectories that the weights of the step before sampled. The engine and the actor hold the same
-        weights for them, which `seal.backends.weight_check` has compared: what is left is numerical. A single token can
+        weights for them, which `seal.backends.vllm_plugin` has compared: what is left is numerical. A single token can
         differ by much, so the mean is bounded. RuntimeError for a mean beyond `seal.logprob_mean_tolerance` (None sets
         no limit): the two compute different things; and for a difference that is not finite.
         """

@@ -14,8 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from seal.backends.shared_prompts import SHARE_PROMPTS
-from seal.backends.sparse_update import SKIP_IDLE_ROWS, can_skip
+from seal.backends.cpu_rows import SHARE_PROMPTS, SKIP_IDLE_ROWS, can_skip
 from seal.data.rows import withdrawal_file
 from seal.records.step import StepReport
 from seal.settings import SealSettings

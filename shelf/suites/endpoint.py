@@ -275,7 +275,7 @@ class ChatClient:
     """Asynchronous client of one endpoint. timeout_s: for one attempt. wait_s: for an endpoint that is down.
 
     replaced: the fields that the endpoint does not take, with what is sent in their place, another field or LEFT_OUT,
-    and what it wants beside them (ADDED). What its first answers refuse counts for all requests.
+    and what it wants beside them (ADDED). A field that one of its first answers refuses is sent in no further request.
     """
 
     def __init__(self, endpoint: Endpoint, timeout_s: float = 600.0, attempts: int = 6, wait_s: float = 0.0):

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensordict import TensorDict
 
-from seal.backends.shared_prompts import SHARE_PROMPTS
-from seal.backends.sparse_update import SKIP_IDLE_ROWS, before_sampled, busy_rows, can_skip, filled_up
+from seal.backends.cpu_rows import SHARE_PROMPTS, SKIP_IDLE_ROWS, before_sampled, busy_rows, can_skip, filled_up
 from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
 from tests.support.training import PROCESS, batch_of, scored, stepped, weights, worker_of

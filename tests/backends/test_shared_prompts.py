@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seal.backends.cpu_rows import PromptedRow, micro_batches, shared
 from seal.backends.packed_attention import NAME
-from seal.backends.shared_prompts import PromptedRow, micro_batches, shared
 from tests.backends.test_packed_attention import model
 from tests.support.packing import gradients, packed, rows_of
 

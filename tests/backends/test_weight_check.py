@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from seal.backends.weight_check import WATCHED, Digest, require_weights
+from seal.backends.vllm_plugin import WATCHED, Digest, require_weights
 
 NAME = f"layers.0.{WATCHED}"
 

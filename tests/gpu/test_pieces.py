@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2ForCausalLM
 
+from seal.backends.cpu_rows import SHARE_PROMPTS, shared
 from seal.backends.packed_attention import NAME as PACKED
-from seal.backends.shared_prompts import SHARE_PROMPTS, shared
-from seal.backends.weight_check import METHOD, WATCHED, Digest
+from seal.backends.vllm_plugin import METHOD, WATCHED, Digest
 from shelf.operate.fit import GIB, GPUS, ModelSizes, fit, gpu_named
 from shelf.operate.step import step_plan
 from tests.support.device import ATTENTION, CUDA, DEVICE, FUSED, WITHOUT_FLASH

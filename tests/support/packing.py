@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from seal.backends.shared_prompts import PromptedRow
+from seal.backends.cpu_rows import PromptedRow
 
 Groups = Sequence[tuple[int, Sequence[int]]]
 """The tokens of each prompt, and of its responses."""

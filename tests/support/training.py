@@ -12,7 +12,7 @@ import torch
 from omegaconf import DictConfig
 from tensordict import TensorDict
 
-from seal.backends.sparse_update import before_sampled
+from seal.backends.cpu_rows import before_sampled
 
 PROCESS = {"VERL_PLATFORM": "cpu", "GLOO_SOCKET_IFNAME": "lo", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
 """The environment of a rank on a CPU."""

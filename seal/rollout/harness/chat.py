@@ -37,7 +37,7 @@ class ChatMessage(NamedTuple):
 
 
 def _meaning(name: str, arguments: Any) -> tuple[str, Any]:
-    """A call; ValueError if it holds half of a surrogate pair, which no token stands for."""
+    """A call; ValueError if it holds half of a surrogate pair, which no tokenizer can encode."""
     text = json.dumps([name, arguments], ensure_ascii=False)
     text.encode()
     return tuple(json.loads(text, parse_constant=_CONSTANTS.get))

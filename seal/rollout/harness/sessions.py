@@ -33,7 +33,7 @@ class Sessions(dict[str, "Session | None"]):
 
 
 class Session:
-    """One rollout at the gateway, from when its episode has opened. model: an Address if it is not asked here."""
+    """One rollout at the gateway, once its episode has opened. model: an Address if another server is the model."""
 
     def __init__(self, sessions: Sessions, dialogue: Dialogue, model: Policy | Address, deadline_s: float):
         self.key, self.model = secrets.token_hex(24), model
