@@ -5,6 +5,7 @@ launch under `launcher_record/`. Exit codes: docs/operate.md#exit-codes.
 """
 
 import os
+import secrets
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,9 @@ import psutil
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from env_service import variable
 from seal.launch.checks import preflight
+from seal.launch.checks.harness import require_trial
 from seal.launch.child import record_launch_ending, train
 from seal.launch.console import WARNING, tell
 from seal.launch.folder import OWNER, Start, find_start, hold
@@ -148,6 +151,9 @@ def carry_out(run: Prepared, found: Found, request: Request, console: Console, i
     adopt_orphans()
     began, recipe = time.time(), run.recipe
     recipe.folder.ending.unlink(missing_ok=True)
+    harness = recipe.settings.rollout.harness is not None
+    if harness and found.version is None:  # what a command or its policy's code runs on this machine is no client
+        os.environ.setdefault(variable("token"), secrets.token_hex(24))
     service = Service(found, run.needs, recipe.run_dir / "service.log")
     try:
         version = service.start()
@@ -155,6 +161,9 @@ def carry_out(run: Prepared, found: Found, request: Request, console: Console, i
             if service.notice:
                 tell(console, service.notice, WARNING)
             tell(console, f"environment service {'started' if found.version is None else 'found'} at {service.url}")
+        if harness:
+            require_trial(recipe, service.url)
+            tell(console, "the harness played a trial rollout")
         address = {"env_service": {"env_url": service.url}} if request.with_service else {}
         trainer = OmegaConf.merge(recipe.config, {"trainer": dict(run.start.settings), **address})
         folder = record(run, trainer, request.overrides, version, began)

@@ -90,6 +90,27 @@ async def over_mcp(task: Task) -> None:
             message = await call(USER, {"answer": await turn(client, task, messages, call)})
 
 
+async def by_its_policy(task: Task) -> None:
+    """An agent of a generic MCP client: the policy itself calls the tool that is the user."""
+    messages: Messages = [{"role": "system", "content": "Be helpful."}, {"role": "user", "content": "Begin."}]
+    async with client_of(task) as client, Client(task.mcp_url) as tools:
+
+        async def call(name: str, arguments: dict[str, Any]) -> str:
+            return (await tools.call_tool(name, arguments)).content[0].text
+
+        listed = (await tools.list_tools()).tools
+        shown = [
+            {"name": tool.name, "description": tool.description, "parameters": tool.input_schema} for tool in listed
+        ]
+        await turn(client, task, messages, call, [{"type": "function", "function": tool} for tool in shown])
+
+
+async def bare(task: Task) -> None:
+    """An agent that sends the documents of its tools without what a request has around them."""
+    async with client_of(task) as client:
+        await turn(client, task, [{"role": "user", "content": "?"}], task.call, [t["function"] for t in task.tools])
+
+
 async def streaming(task: Task) -> None:
     """An agent that asks for streams and log-probs, as text without tools."""
     messages: Messages = list(task.messages)

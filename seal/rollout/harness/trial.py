@@ -1,0 +1,77 @@
+"""One rollout of a harness with a policy that only answers: its mistakes show before anything costly starts."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from env_service.environments.kit.formats import FORMATS
+from seal.records.trajectory import TrajectoryRecord
+from seal.rollout.dialogue import Dialogue
+from seal.rollout.episode import Episode
+from seal.rollout.harness.chains import Policy
+from seal.rollout.harness.mcp import USER
+from seal.rollout.harness.speaker import HarnessSpeaker
+from seal.rollout.harness.task import ENDED
+from seal.rollout.play import Terms, play
+from seal.rollout.row import Row
+from seal.rollout.services import Services
+from seal.rollout.speaker import Said, Speaker
+from seal.rollout.token_path import Sampled
+from seal.settings.rollout import RolloutSettings
+
+DEADLINE_S = 300.0
+ANSWER = "Done."
+
+
+async def play_trial(
+    settings: RolloutSettings, services: Services, row: Row, prompt_mode: str, log: Path
+) -> TrajectoryRecord:
+    """The record of a rollout of `settings.harness`; log: for a command's output."""
+    terms = Terms(deadline_s=min(settings.deadline_s, DEADLINE_S), deadline="the trial's deadline")
+    policy = Policy(lambda _: _Policy(), prompt_mode, settings.max_steps)
+    failed = settings.harness_failure == "failed"
+    speaker = HarnessSpeaker(settings.harness, terms.deadline_s, policy, log, settings.harness_env, failed)
+    params = row.create_params(prompt_mode) | {"native": True}
+    episode = Episode(services, row.task_id, params, row.environment)
+    return await play(episode, speaker, row.identity() | {"prompt_mode": prompt_mode}, terms)
+
+
+class _Bytes:
+    """A token stream without an engine: its tokens are bytes."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.mask: list[int] = []
+        self.sampled: list[Sampled] = []
+
+    def append(self, text: str) -> None:
+        ids = tuple(text.encode())
+        self.ids, self.mask = [*self.ids, *ids], [*self.mask, *(1 for _ in ids)]
+        self.sampled.append(Sampled(ids, (0.0,) * len(ids)))
+
+    def decoded(self, ids: Sequence[int]) -> str:
+        return bytes(ids).decode()
+
+    def check(self) -> None:
+        """Nothing is trained."""
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"tokens": len(self.mask)}
+
+
+class _Policy(Speaker):
+    """Answers; where the user is a tool, it asks for the next message until the conversation has ended."""
+
+    name = "the trial's policy"
+    tokens_in = 0
+
+    def __init__(self) -> None:
+        self.stream = _Bytes()
+
+    async def say(self, dialogue: Dialogue, most: int | None = None) -> Said:
+        text, messages = ANSWER, dialogue.messages
+        if USER in messages[0]["content"] and ENDED not in messages[-1]["content"]:
+            begun = any(message["role"] == "assistant" for message in messages)
+            text = FORMATS["hermes"].render_call(USER, {"answer": ANSWER} if begun else {})
+        self.stream.append(text)
+        return Said(text)

@@ -1,0 +1,59 @@
+"""A harness plays a rollout before Ray and the rollout engine start, on the real service."""
+
+import sys
+
+import pytest
+
+from seal.launch.checks.harness import require_trial
+from seal.launch.recipe import read_recipe
+from seal.system import exits
+from seal.system.errors import LaunchError
+from seal.system.paths import HOME
+from tests.support.rollout_play import running_service
+
+OWN = "tests.support.harnesses:"
+
+
+@pytest.fixture(scope="module")
+def url():
+    files = read_recipe(HOME / "exp" / "quickstart.yaml", ()).task_files
+    with running_service(BFCL_TASK_FILES=",".join(str(HOME / file) for file in files)) as service:
+        yield service.url
+
+
+def tried(url, tmp_path, harness, failure="lost"):
+    settings = (
+        f"seal.rollout.harness={harness}",
+        f"seal.rollout.harness_failure={failure}",
+        f"seal.run_dir={tmp_path}",
+    )
+    require_trial(read_recipe(HOME / "exp" / "quickstart.yaml", settings), url)
+
+
+@pytest.mark.parametrize(
+    ("harness", "failure"),
+    [
+        (f"[{sys.executable},exp/harness/plain_text.py]", "lost"),
+        (f"{OWN}native", "lost"),
+        (f"{OWN}over_mcp", "lost"),
+        (f"{OWN}by_its_policy", "lost"),
+        (f"{OWN}judging", "lost"),
+        (f"{OWN}raising_later", "failed"),
+    ],
+)
+def test_a_harness_that_plays_starts(url, tmp_path, harness, failure):
+    tried(url, tmp_path, harness, failure)
+
+
+@pytest.mark.parametrize(
+    ("harness", "sentence"),
+    [
+        (f"{OWN}bare", r"tools\.0\.function: Field required"),
+        (f"{OWN}raising_later", "no JSON"),
+        (f'[{sys.executable},-c,"import no_such_sdk"]', "No module named 'no_such_sdk'"),
+    ],
+)
+def test_a_harness_that_fails_is_refused_in_one_sentence(url, tmp_path, harness, sentence):
+    with pytest.raises(LaunchError, match=rf"^seal\.rollout\.harness: .*{sentence}") as error:
+        tried(url, tmp_path, harness)
+    assert error.value.code == exits.REFUSED and "\n" not in str(error.value)
