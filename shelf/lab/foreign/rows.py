@@ -15,13 +15,15 @@ _ROW_KEYS = {
     "gen_ai.tool.definitions": "tools",
     "gen_ai.system_instructions": "system",
     "error_str": "error",
+    "contents": "messages",
+    "toolConfig": "tools",
 }
-"""Names of a row's fields in tau-bench, ShareGPT, OpenTelemetry and LiteLLM."""
+"""Names of a row's fields in tau-bench, ShareGPT, OpenTelemetry, LiteLLM, Gemini and Bedrock."""
 _TEXT_KEYS = ("messages", "tools", "tool_defs", "functions", "info")
 """Fields that are never text, so that a text there is JSON."""
 _DIALOGUES = ("prompt", "input", "completion", "output", "response", "choices")
 _REQUESTS = ("request", "request_body", "body", "input", "inputs", "kwargs", "model_parameters", "optional_params")
-_ANSWERS = ("response", "choices", "completion", "output", "outputs")
+_ANSWERS = ("response", "choices", "completion", "output", "outputs", "candidates")
 ITEMS = ("message", "mcp_list_tools", "reasoning")
 """Types of the Responses API's items, beside those that end so."""
 _ITEM_ENDS = ("_call", "_call_output")
@@ -49,7 +51,7 @@ def row_of(value: Row) -> dict[str, Any]:
     for key in _REQUESTS:
         request = row.get(key)
         if isinstance(request, Mapping):
-            for name in ("messages", "tools", "functions"):
+            for name in ("messages", "tools", "functions", "system"):
                 if request.get(name) is not None:
                     row.setdefault(name, request[name])
     if _items(row.get("output")) or (

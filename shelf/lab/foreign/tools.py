@@ -8,6 +8,8 @@ from shelf.lab.foreign.normal import Row, decoded
 _DOCUMENTS = ("parameters", "input_schema", "inputSchema", "params", "parametersJsonSchema", "parameters_json_schema")
 _TOOL_WITHIN = ("function", "custom", "toolSpec", "tool_spec")
 _DECLARATIONS = ("functionDeclarations", "function_declarations", "tools")
+_OWN = {"googleSearch", "google_search", "codeExecution", "code_execution", "urlContext", "url_context", "cachePoint"}
+"""Keys of tools that Gemini's and Bedrock's endpoints run themselves."""
 _COHERE = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array", "dict": "object"}
 
 
@@ -33,7 +35,7 @@ def tools_of(value: Any) -> list[dict[str, Any]] | None:
             found += tools_of(declared) or []
         elif inner.get("name") is not None:
             found.append(_tool(inner))
-        elif not isinstance(inner.get("type"), str) or inner.get("type") == "function":
+        elif (not isinstance(inner.get("type"), str) or inner["type"] == "function") and not _OWN & inner.keys():
             raise ValueError(f"a tool has no name, but {', '.join(map(str, inner)) or 'nothing'}")
     return found or None
 

@@ -170,6 +170,16 @@ SHAPES = {
         "model_parameters": {"tools": [TOOL]},
         "error_str": None,
     },
+    "Gemini's request and its answer": {
+        "contents": GEMINI[:-1],
+        "candidates": [{"content": GEMINI[-1], "finishReason": "STOP"}],
+        "tools": [{"functionDeclarations": [TOOL["function"]]}, {"googleSearch": {}}],
+    },
+    "Bedrock's request and its answer": {
+        "messages": BEDROCK[:-1],
+        "output": {"message": BEDROCK[-1]},
+        "toolConfig": {"tools": [{"toolSpec": {"name": "refund", "inputSchema": {"json": SCHEMA}}}]},
+    },
     "a batch of one": row([*LANGCHAIN]),
     "a request and a response": {
         "request": {**ASKED_ALONE, "messages": DIALOGUE[:-1]},
