@@ -20,7 +20,11 @@ from shelf.lab.foreign.judged import judge
 from shelf.replay.service import service
 from tests.support.samples import in_steps
 
-FAULTS = ("none", "none", "drop", "repeat", "other", "unknown", "text", "fewer")
+FAULTS = ("none", "none", "drop", "repeat", "other", "unknown", "text", "fewer", "cut")
+
+
+class Cut(list):
+    """Calls whose text ends early."""
 
 
 def python(calls) -> str:
@@ -151,14 +155,22 @@ def _spoil(turns, draw):
         turn.insert(at, "I will look, then {try}.")
     elif fault == "fewer":
         turns.pop()
+    elif fault == "cut":
+        turn.insert(at, Cut([("cd", {"folder": "document"})]))
 
 
 def written(turns, form, single) -> list[list]:
-    parts = [
-        [[part] for part in step] if single and not isinstance(step, str) else [step] for turn in turns for step in turn
-    ]
-    steps = iter(parts)
-    return [[part if isinstance(part, str) else form(part) for _ in turn for part in next(steps)] for turn in turns]
+    """The turns as a result. single: one call is written per step."""
+    return [[each for step in turn for each in _steps(step, form, single)] for turn in turns]
+
+
+def _steps(step, form, single):
+    if isinstance(step, str):
+        return [step]
+    if isinstance(step, Cut):
+        found = form(step)
+        return [found[: len(found) // 2] if isinstance(found, str) else [{"cd": '{"folder": '}]]
+    return [form([call]) for call in step] if single else [form(step)]
 
 
 def decoded(result, decode) -> list[list]:
@@ -229,7 +241,11 @@ def test_every_handler_s_rows_get_the_verdicts_of_its_own_decoder(tmp_path, step
             if each.record.infra is None and each.record.passed != theirs[model, rollout.task_id]:
                 other.append((model, rollout.task_id))
     share = sum(theirs.values()) / len(theirs)
-    print(f"{len(theirs)} rows of {len(forms())} decoders, by their log: {', '.join(missing)}", *bad[:3], sep="\n")
+    print(
+        f"{len(theirs)} rows of {len(forms())} decoders, {len(bad)} unread, by their log: {', '.join(missing)}",
+        *bad[:3],
+        sep="\n",
+    )
     assert other == [] and lost == [] and 0.3 < share < 0.9
     assert {each.path.parts[-3] for each in bad} <= {"ibm-granite_granite-20b-functioncalling"}  # it runs any text
     assert len(bad) < 0.2 * len(own)
@@ -243,3 +259,36 @@ def test_a_row_whose_handler_needs_a_missing_package_is_unread_without_its_log(t
     arguments = ["rollouts", str(tmp_path), "--out", str(tmp_path / "out")]
     assert execute(load("diagnose"), arguments, "seal diagnose") == 2
     assert model in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def result_file(tmp_path, *rows, model=""):
+    file = tmp_path / "result" / model / "multi_turn" / "BFCL_v4_multi_turn_base_result.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def perfect(form) -> dict:
+    task = load_tasks()["multi_turn_base_1"]
+    calls = [[*map(parse_reference, reference)] for reference in task.reference]
+    return {"id": task.id, "result": written([[each, "Done."] for each in calls], form, False)}
+
+
+def test_a_row_of_unknown_form_is_unread_and_its_log_makes_it_known(tmp_path):
+    rows = [perfect(FORMS[name]) for name in ("CohereHandler", "HammerHandler", "NemotronHandler", "Falcon3FCHandler")]
+    log = log_of(decoded(perfect(prompted)["result"], default_decode_execute_prompting))
+    read, bad = read_files([result_file(tmp_path, *rows, *(row | {"inference_log": log} for row in rows))])
+    assert [each.line for each in bad] == [1, 2, 3, 4]
+    with service((), 1) as url:
+        assert [each.record.passed for each in judge(read, url)] == [True] * 4
+
+
+def test_nothing_that_a_row_holds_is_run(tmp_path):
+    ran = tmp_path / "ran"
+    source = f"open({str(ran)!r}, 'w')"
+    step = f"[{{'name': 'pwd', 'parameters': {{'a': {source}}}}}]"
+    row = {"id": "multi_turn_base_1", "result": [[step]]}
+    arithmetic = {"id": "multi_turn_base_1", "result": [[f"[pwd(a=1 + {source})]"]]}
+    for model, each in (("meta-llama_Llama-3.1-8B-Instruct-FC", row), ("Qwen_Qwen3-8B", arithmetic)):
+        read, bad = read_files([result_file(tmp_path, each, model=model)])
+        assert not read and len(bad) == 1 and not ran.exists()
