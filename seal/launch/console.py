@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
+from seal.method.labels import PASS
 from seal.records.folder import FIRST, READY, START, RunFolder
 from seal.records.step import PATIENCE, StepRecord, harness_warnings, nothing_learnt, read_steps
 
@@ -23,7 +24,8 @@ STAGES = {
     "sync": "the weight sync: the training workers wait for the rollout engine to take the new weights",
 }
 """The activity of a run by stage, and who waits for whom."""
-SHOWN_LABELS = 3
+WIDTH = 80
+"""Characters of a step's line at most: a terminal's."""
 WARNING = "[yellow]warning:[/yellow] "
 
 
@@ -128,17 +130,16 @@ class Shown:
 
 
 def step_line(step: StepRecord) -> str:
-    """One step for the console: reward, groups with signal, commonest labels, w, cues and seconds."""
-    shares = sorted(step.label_shares.items(), key=lambda item: -item[1])[:SHOWN_LABELS]
-    labels = " ".join(f"{label} {share:.0%}" for label, share in shares)
+    """One step in WIDTH: reward, groups with signal, the labels that fit, failures first, w, cues and seconds."""
     reward = "-" if step.reward_mean is None else f"{step.reward_mean:.3f}"
     weight = f"w {step.w.mean:.2f}" if step.w else "w -"
     cues = f"cues {len(step.cues)}" if step.omega else "no Omega"
-    named = {"gen": step.seconds.get("gen"), "update": step.seconds.get("update_actor")}
-    stages = " ".join(f"{name} {seconds:.0f}" for name, seconds in named.items() if seconds is not None)
     part = f"trained {step.trained_share:.0%}  " if step.trained_share < 1 else ""
-    lost = f" [red]infra {sum(step.infra.values())}[/red]" if step.infra else ""
-    return (
-        f"step {step.step:>4}  reward {reward}  {step.groups_with_spread} groups with signal  {labels}  {weight}  "
-        f"{cues}  {part}{step.total_seconds:.0f} s ({stages}){lost}"
-    )
+    lost = f" infra {sum(step.infra.values())}" if step.infra else ""
+    head = f"step {step.step:>4}  reward {reward}  signal {step.groups_with_spread}  "
+    tail = f"{weight}  {cues}  {part}{step.total_seconds:.0f} s"
+    labels, room = "", WIDTH - len(head + tail + lost)
+    for label, share in sorted(step.label_shares.items(), key=lambda item: (item[0] == PASS, -item[1])):
+        if len(more := f"{labels}{label} {share:.0%}  ") <= room:
+            labels = more
+    return f"{head}{labels}{tail}" + (f"[red]{lost}[/red]" if lost else "")

@@ -270,7 +270,9 @@ def _services(urls: Sequence[str]) -> Iterator[Finding]:
         if answer:
             other = "Its data differ from this installation's: install the pinned bfcl-eval in both."
             fix = "" if answer["data_hash"] == data_hash() else other
-            yield Finding("service", f"{url} runs, data {answer['data_hash'][:12]}", fix)
+            if owner := answer["owner"]:  # a launch starts its own service elsewhere
+                fix = f"It ends with {owner}, which started it: pass --with-service, or set env_service.env_url."
+            yield Finding("service", f"{url} runs, data {answer['data_hash'][:12]}", fix, needed=not owner)
         elif answer is not None or not _can_listen(url):
             fix = "Start it there (docs/operate.md), or set env_service.env_url to where it runs, or to a free port of "
             fix += "this machine and pass --with-service."

@@ -51,7 +51,15 @@ class RunPlan:
 
     def lines(self) -> Lines:
         """The parts of a step, and their sizes."""
-        return [*_budgets(self.step), *self._tasks()]
+        return [*_budgets(self.step), *self._tasks(), *self._machine()]
+
+    def _machine(self) -> Lines:
+        """What `seal doctor` looks for, of disk and memory."""
+        needs = self.recipe.settings
+        return [
+            ("disk", f"{needs.min_free_gb:g} GiB free for checkpoints (seal.min_free_gb)"),
+            ("memory", f"{needs.min_memory_gb:g} GB on each machine (seal.min_memory_gb)"),
+        ]
 
     def _tasks(self) -> Iterator[tuple[str, str]]:
         step, tasks = self.step, self.tasks

@@ -13,6 +13,7 @@ import psutil
 import pytest
 from omegaconf import OmegaConf
 from rich.console import Console
+from rich.text import Text
 
 from seal.launch.child import follow, name_tracked_run
 from seal.launch.console import step_line
@@ -48,17 +49,20 @@ STEP = {
 }
 
 
-def test_a_step_is_one_line():
-    line = step_line(StepRecord.from_line(STEP))
-    assert (
-        "reward 0.500" in line
-        and "6 groups with signal" in line
-        and "pass 50%" in line
-        and "w 1.25" in line
-        and "21 s (gen 5 update 9)" in line
-    )
-    assert "missing_tool_call" not in line and "\n" not in line
-    assert "infra 2" in step_line(StepRecord.from_line({**STEP, "infra": {"engine": 2}}))
+@pytest.mark.parametrize("label", ["state_mismatch", "correct_abstention", "l" * 70])
+def test_a_step_is_one_line_of_a_terminal(label):
+    counts = {"pass": 10, label: 6, "invalid_tool_call": 3, "missing_tool_call": 1}
+    step = {**STEP, "step": 1234, "label_counts": counts, "infra": {"engine": 12}, "trained_share": 0.5}
+    for line in (STEP, step, {**step, "seconds": {"step": 21043.0}}):
+        shown = Text.from_markup(step_line(StepRecord.from_line(line))).plain
+        assert len(shown) <= 80 and "\n" not in shown
+        assert "reward 0.500" in shown and "signal 6" in shown and "w 1.25" in shown and "cues 1" in shown
+    assert "infra 12" in shown and "21043 s" in shown
+
+
+def test_the_labels_of_a_step_are_its_failures_first():
+    assert "state_mismatch 30%  w 1.25" in step_line(StepRecord.from_line(STEP))
+    assert "pass 100%  w 1.25" in step_line(StepRecord.from_line({**STEP, "label_counts": {"pass": 3}}))
 
 
 def test_follow_shows_steps_and_ends_with_the_process(tmp_path):

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from env_service.environments.bfcl.catalog import data_hash
 from env_service.protocol import PROTOCOL
 from seal.launch.checks import devices
 from seal.launch.checks.devices import Torch
@@ -114,6 +115,12 @@ def test_each_service_address_is_examined():
         found = list(doctor._services([free_url(), taken, other]))
     assert [finding.blocks for finding in found] == [False, True, True]
     assert "install the pinned bfcl-eval" in found[2].fix and "env_service.env_url" in found[1].fix
+
+
+def test_a_service_of_another_run_is_called_that_runs():
+    with service_that_answers(protocol=PROTOCOL, data_hash=data_hash(), owner="the run first on host-a") as url:
+        (finding,) = doctor._services([url])
+    assert "the run first on host-a" in finding.fix and "--with-service" in finding.fix and not finding.blocks
 
 
 def test_too_little_shared_memory_is_named(monkeypatch, tmp_path):

@@ -81,6 +81,11 @@ def test_what_does_not_fit_is_one_sentence(recipe, override, gpu, named):
     assert "\n" not in str(error.value)
 
 
+def test_a_plan_says_what_the_doctor_looks_for_of_disk_and_memory():
+    lines = dict(planned("SEAL").lines())
+    assert lines["disk"].startswith("350 GiB") and lines["memory"].startswith("64 GB")
+
+
 def test_a_prompt_that_cannot_be_read_is_refused():
     with pytest.raises(LaunchError, match=r"data\.max_prompt_length is 4096"):
         planned("SEAL", "data.max_prompt_length=4096")
