@@ -16,6 +16,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, REQUEST_TIMEOUT
 
 from env_service.environments.base import Document
+from env_service.environments.kit.contents import contents_text
 from env_service.environments.kit.tasks import Check, Outcome
 from seal.method.diagnosis.evidence import CallEvidence
 
@@ -69,8 +70,8 @@ class McpWorld(ABC):
             if error.code == CONNECTION_CLOSED:
                 raise RuntimeError(f"The MCP server ended in a call of {name}.") from error
             return Outcome(f"Error: {error}", "signature" if error.code == INVALID_PARAMS else "execution")
-        text = "\n".join(getattr(block, "text", f"[{block.type}]") for block in result.content)
-        return Outcome(text, "execution" if result.is_error else None)
+        parts = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]
+        return Outcome(contents_text(parts, result.structured_content), "execution" if result.is_error else None)
 
     @abstractmethod
     def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:

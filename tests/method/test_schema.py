@@ -1,5 +1,9 @@
 """Arguments against documents: kinds, paths, and the benchmark's own documents and references."""
 
+import json
+from pathlib import Path
+
+import bfcl_eval
 import pytest
 
 from env_service.environments.bfcl.catalog import CLASSES, documents, load_tasks
@@ -92,6 +96,33 @@ def test_every_marked_list_of_values_is_lifted():
     assert all(any("enum" in c.schema and len(c.schema["enum"]) > 1 for c in prose(node)) for node in marked)
 
 
+def single_turn_answers():
+    """(arguments, document) of each official answer to the benchmark's single-turn tasks, by the file's name."""
+    data = Path(bfcl_eval.__file__).parent / "data"
+    for path in sorted((data / "possible_answer").glob("BFCL_v4_*.json")):
+        if any(name in path.name for name in ("multi_turn", "memory", "web_search", "java")):
+            continue
+        tasks, answers = (
+            [json.loads(line) for line in file.read_text().splitlines()] for file in (data / path.name, path)
+        )
+        for task, answer in zip(tasks, answers, strict=True):
+            documents = {document["name"]: document for document in task["function"]}
+            calls = [item for call in answer["ground_truth"] for item in call.items()]
+            yield [(_first(arguments), documents[name]) for name, arguments in calls]
+
+
+def _first(options):
+    """The first value that is permitted for each argument; "" permits to leave it out."""
+    given = {name: [value for value in values if value != ""] for name, values in options.items()}
+    return {name: values[0] for name, values in given.items() if values}
+
+
+def test_no_official_answer_breaks_its_own_document():
+    answers = list(single_turn_answers())
+    assert len(answers) == 2351
+    assert [call for calls in answers for call in calls if violations(*call)] == []
+
+
 def of(schema, required=("x",), **more):
     """A document with one argument of this schema."""
     parameters = {"type": "object", "properties": {"x": schema}, "required": list(required), **more}
@@ -102,6 +133,8 @@ ANY_JSON = (None, True, 1, 2.5, "a", [1], {"a": 1})
 ACCEPTED = {
     "whole numbers in enum": (of({"type": "integer", "enum": [10, 25]}), {"x": 25}),
     "a boolean in enum": (of({"enum": [True]}), {"x": True}),
+    "an enum of another type": (of({"type": "array", "items": {"type": "string"}, "enum": ["a", "b"]}), {"x": ["a"]}),
+    "an enum of another type than the benchmark's": (of({"type": "dict", "enum": ["a"]}), {"x": {}}),
     "null in enum": (of({"type": ["string", "null"], "enum": ["asc", None]}), {"x": None}),
     "nullable": (of({"type": "string", "nullable": True}), {"x": None}),
     "nullable with enum": (of({"type": "string", "nullable": True, "enum": ["a"]}), {"x": None}),

@@ -62,7 +62,7 @@ def violations(arguments: Mapping[str, Any], document: Mapping[str, Any]) -> tup
     () if they are no valid schema. Messages name arguments and what is expected, never the value that was given.
     """
     try:
-        parameters = _each(document.get("parameters"), _nullable)
+        parameters = _each(document.get("parameters"), _judged)
         return broken(arguments, parameters) if _validator(_key(parameters)) is not None else ()
     except _UNJUDGED:
         return ()
@@ -119,8 +119,13 @@ def _json_type(schema: Schema) -> Schema:
     return schema
 
 
-def _nullable(schema: Schema) -> Schema:
-    """OpenAPI's `nullable`, and a default of null, permit null."""
+def _judged(schema: Schema) -> Schema:
+    """As tools mean it: OpenAPI's `nullable`, and a default of null, permit null; an enum without one value of the
+    schema's own type, which nothing could meet, permits all."""
+    kind, values = schema.get("type"), schema.get("enum")
+    typed = isinstance(kind, str) and kind in _NAMES and isinstance(values, list)
+    if typed and not any(Draft202012Validator({"type": kind}).is_valid(value) for value in values):
+        del schema["enum"]
     null = schema.get("nullable") is True or schema.get("default", 0) is None
     return {"anyOf": [{"type": "null"}, schema]} if null else schema
 

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
-from zlib import crc32
 
 from pydantic import AliasChoices, BaseModel, Field, model_validator
 
 from env_service.environments.kit.calls import blocks
+from env_service.environments.kit.contents import contents_text, is_data
 from seal.method.diagnosis.results import marks_failure
 from shelf.lab.foreign.normal import message_of
 from shelf.lab.foreign.rollout import Action, Call, Turn
@@ -19,9 +19,11 @@ RESPONSES = ("<tool_response>", "</tool_response>")
 """The tags around a result in a user message of Qwen's template."""
 ITEM_CALLS = ("function_call", "custom_tool_call", "mcp_call")
 ITEM_OUTPUTS = ("function_call_output", "custom_tool_call_output")
-READ = ("text", "refusal", "tool_use", "tool_result")
+READ = ("text", "refusal", "tool_use", "tool_result", "resource", "resource_link", "json")
 THOUGHTS = ("thinking", "redacted_thinking", "reasoning", "mcp_list_tools")
 """Types of parts and items that a dialogue does not show."""
+_SILENT = ("text", "refusal", "tool_use", "tool_result", *THOUGHTS)
+"""Types of parts that say nothing beside their text."""
 
 
 class ChatMessage(BaseModel):
@@ -33,6 +35,7 @@ class ChatMessage(BaseModel):
     function_call: Call | None = None
     tool_call_id: str | None = Field(None, validation_alias=AliasChoices("tool_call_id", "tool_use_id"))
     error: Any = None
+    structured: Any = Field(None, validation_alias=AliasChoices("structuredContent", "structured_content"))
     given: bool = False
 
     @model_validator(mode="before")
@@ -43,7 +46,7 @@ class ChatMessage(BaseModel):
     @property
     def text(self) -> str:
         """Its text; of a failed call one that says so."""
-        text = text_of(self.content)
+        text = text_of(self.content, self.structured)
         return json.dumps({"error": text, "isError": True}) if self.error and not marks_failure(text) else text
 
     @property
@@ -89,21 +92,13 @@ def messages_of_items(items: Iterable[Mapping[str, Any]]) -> tuple[list[ChatMess
     return messages, tuple(kind for kind, _ in kinds if kind not in (*readable, *THOUGHTS))
 
 
-def text_of(content: Any) -> str:
-    """The text of a message's content, whose parts may be objects with a `text`."""
-    if isinstance(content, list):
-        return "\n".join(filter(None, map(_part_text, content)))
+def text_of(content: Any, structured: Any = None) -> str:
+    """The text of a message's content, whose parts may be objects, and of a result's structured content."""
+    if isinstance(content, list) or structured is not None:
+        parts = content if isinstance(content, list) else [content] if content else []
+        said = [part for part in parts if _kind(part) not in _SILENT or part.get("text") or part.get("refusal")]
+        return contents_text(said, structured)
     return content if isinstance(content, str) else "" if content is None else json.dumps(content)
-
-
-def _part_text(part: Any) -> str:
-    """The text of a part; of another kind its digest, so that two pictures are not the same result."""
-    if not isinstance(part, Mapping):
-        return str(part)
-    if {"text", "refusal"} & part.keys() or _kind(part) in (*READ, *THOUGHTS):
-        return str(part.get("text") or part.get("refusal") or "")
-    whole = json.dumps(part, sort_keys=True)
-    return f"[{_kind(part)} {crc32(whole.encode()):08x}]" if _kind(part) else whole
 
 
 def _kind(part: Any) -> str:
@@ -157,7 +152,7 @@ def _opening(messages: list[ChatMessage]) -> tuple[list[ChatMessage], list[ChatM
 def _unread(message: ChatMessage) -> Iterator[str]:
     """The kinds of a message's parts that are neither text nor calls, results or thoughts."""
     for part in message.content if isinstance(message.content, list) else ():
-        if _kind(part) not in ("", *READ, *THOUGHTS) and "text" not in part:
+        if _kind(part) and "text" not in part and (_kind(part) not in (*READ, *THOUGHTS) or is_data(part)):
             yield _kind(part)
 
 
@@ -183,7 +178,7 @@ def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
             waiting = []
             turns[-1].actions[-1].results.append(_quoted(message))
         elif turns and turns[-1].actions and (message.role in TOOL_ROLES or text.startswith(RESPONSES[0])):
-            if message.content is None and not message.error:
+            if message.content is None and message.structured is None and not message.error:
                 continue  # the file lacks it
             for result in [each.strip("\n") for each in blocks(text, *RESPONSES)[0]] or [text]:
                 _answer(turns[-1].actions[-1].results, result, waiting, message.tool_call_id)
