@@ -80,6 +80,21 @@ def test_follow_shows_steps_and_ends_with_the_process(tmp_path):
     assert "step    3" in console.export_text()
 
 
+def test_a_run_warns_once_of_what_its_harness_leaves_untrained(tmp_path):
+    (log := tmp_path / "seal_log").mkdir()
+    (tmp_path / "train.log").touch()
+
+    def running():
+        lines = ({**STEP, "step": step, "trained_share": 0.1, "unsampled_calls": 3} for step in (1, 2))
+        (log / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return False
+
+    console = Console(record=True, width=200)
+    follow(tmp_path, tmp_path / "train.log", running, deadline_s=30, console=console)
+    shown = console.export_text()
+    assert shown.count("trained 10%") == 2 and shown.count("warning:") == 2
+
+
 @pytest.mark.parametrize(
     ("signal", "share", "says"),
     [([0, 0, 0, 0], 0.0, "no rollout passed"), ([0, 0, 0, 0], 1.0, "train on harder tasks"), ([0, 1, 0, 0], 0.0, None)],

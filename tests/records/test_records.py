@@ -11,7 +11,7 @@ from seal.method.interface.evolve import Event
 from seal.records import method
 from seal.records.benchmark import CATEGORIES
 from seal.records.source import ALL_CATEGORIES, categories_to_average
-from seal.records.step import Range, SentOmega, StepRecord, read_steps
+from seal.records.step import Range, SentOmega, StepRecord, harness_warnings, read_steps
 from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.log import read_line
 
@@ -53,6 +53,20 @@ def test_a_trajectory_survives_its_log_and_its_json_text(record):
 
 def test_a_step_with_figures_of_an_earlier_version_is_read():
     assert StepRecord.from_line(StepRecord(2).line() | {"pilots": {"piloted": 3}}) == StepRecord(2)
+
+
+def test_a_step_says_what_part_of_the_sampled_tokens_its_trained_dialogues_hold():
+    known = {"task_id": "t", "data_source": "base", "category": "base", "split": "train", "score": 0.0}
+    played = [
+        TrajectoryRecord(**known, sample=0, tokens=300, trained_share=0.75, unsampled_calls=2),
+        TrajectoryRecord(**known, sample=1, tokens=50, trained_share=0.1),
+        TrajectoryRecord(**known, sample=2, infra="harness"),
+    ]
+    step = StepRecord.of(1, played)
+    assert (step.trained_share, step.unsampled_calls) == (350 / 900, 2)
+    assert set(harness_warnings(step)) == {"trained in part", "unsampled calls"}
+    assert harness_warnings(StepRecord.of(1, played[:1] * 3)).keys() == {"unsampled calls"}
+    assert StepRecord.of(1, played[2:]).trained_share == 1.0 and not harness_warnings(StepRecord.of(1, []))
 
 
 def test_a_step_survives_its_log(tmp_path):
