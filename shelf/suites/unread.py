@@ -19,7 +19,7 @@ _MODE = "name the prompt mode in whose form the model writes (--prompt-mode; ope
 
 
 class Unread(NamedTuple):
-    """texts: answers without a call that was read; calls: those that look like one, in so many rollouts."""
+    """texts: answers without a call that was read; calls: those that look like one, in so many rollouts of a mode."""
 
     texts: int
     calls: int
@@ -39,24 +39,25 @@ class Unread(NamedTuple):
 
 
 def unread(records: Iterable[TrajectoryRecord]) -> Unread:
-    """Count the texts that look like unread calls in rollouts with a verdict."""
-    texts = calls = rollouts = 0
-    mode = ""
-    for record in records:
-        if record.infra is not None:
-            continue
-        mode = record.prompt_mode
-        found = list(_texts(record))
-        looking = sum(looks_like_call(text) or bool(stray_call(text, ())) for text in found)
-        texts, calls, rollouts = texts + len(found), calls + looking, rollouts + bool(looking)
-    return Unread(texts, calls, rollouts, mode)
+    """Count the texts that look like unread calls in rollouts with a verdict.
+
+    In a text mode only if no call of the run was read: a form that is read at times is the model's to keep.
+    """
+    judged = [record for record in records if record.infra is None]
+    mode = judged[0].prompt_mode if judged else ""
+    texts = [list(_texts(record)) for record in judged]
+    count = sum(map(len, texts))
+    if mode != MODE and any(record.calls for record in judged):
+        return Unread(count, 0, 0, mode)
+    looking = [sum(looks_like_call(text) or bool(stray_call(text, ())) for text in said) for said in texts]
+    return Unread(count, sum(looking), sum(map(bool, looking)), mode)
 
 
 def _texts(record: TrajectoryRecord) -> Iterator[str]:
-    """The answers in which no call was read: in a text mode all of a rollout without a call."""
+    """The answers in which no entry of `tool_calls` stands; those of a text mode are all text."""
     for message in record.messages:
-        if message["role"] != "assistant" or (record.prompt_mode != MODE and record.calls):
-            continue
-        content, entries = read_message(message["content"]) if record.prompt_mode == MODE else (message["content"], [])
-        if not entries:
-            yield without_thoughts(content)
+        if message["role"] == "assistant":
+            own = record.prompt_mode == MODE
+            content, entries = read_message(message["content"]) if own else (message["content"], [])
+            if not entries:
+                yield without_thoughts(content)
