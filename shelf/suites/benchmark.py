@@ -227,8 +227,11 @@ def evaluate(
     with ExitStack() as stack:
         stack.enter_context(hold(out))
         model = evaluation.model
-        takes = model.checkpoint or Endpoint(model.base_url or "", model.name).require()
-        fixed = {**(FIXED if takes and not evaluation.harness else {}), **evaluation.extra}
+        named = Endpoint(model.base_url or "", model.name)
+        if not model.checkpoint:
+            named.require()
+        takes = not evaluation.harness and (model.checkpoint or named.takes_fixed())
+        fixed = {**(FIXED if takes else {}), **evaluation.extra}
         service, versions = stack.enter_context(
             environment_service(evaluation.env_url, out / "service.log", evaluation.task_files, evaluation.environment)
         )

@@ -175,36 +175,21 @@ class Endpoint:
         query = urlsplit(self.url).query
         return f"{self.base}/{name}?{query}" if query else f"{self.base}/{name}"
 
-    def require(self) -> bool:
-        """Return whether the endpoint takes FIXED, by its list of models.
+    def require(self) -> None:
+        """Raise EndpointRefused for an endpoint that cannot be evaluated.
 
-        EndpointRefused if nothing answers at the address, if its list of models lacks ours and it does not answer as
-        ours all the same (aliases, deployments), or if it must list them and does not.
+        Nothing answers at the address; its list of models lacks ours and it does not answer as ours all the same
+        (aliases, deployments); or it must list them and does not.
         """
-        headers = {"Authorization": f"Bearer {self.key}", **self.headers}
         if self.lists_models and self.query:
             raise EndpointRefused(
                 f"The official tool takes no address with a query, as {self.shown}?...: name one without."
             )
-        try:
-            client = httpx2.Client(timeout=CHECK_TIMEOUT_S, trust_env=self.proxied, follow_redirects=True)
-        except (ImportError, ValueError, httpx2.InvalidURL) as error:
-            raise EndpointRefused(f"The proxy that the environment names cannot be used: {error}") from error
-        try:
-            with client:
-                answer = client.get(self._models, headers=headers)
-                models = answer.json() if answer.is_success else {}  # an endpoint need not list its models
-                data = models.get("data") if isinstance(models, dict) else None
-                entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
-                names = [entry.get("id") for entry in entries]
-                if unknown := bool(names) and self.model not in names:
-                    asked = {"model": self.model, "messages": [{"role": "user", "content": "Hello."}]}
-                    answer = client.post(self.path("chat/completions"), json=asked, headers=headers)
-                    unknown = not (answer.is_success or streams_only(answer.text))
-        except (httpx2.HTTPError, ValueError) as error:
-            raise EndpointRefused(
-                f"No OpenAI-compatible endpoint answers at {self.shown}/models ({error}): start it, or fix --base-url."
-            ) from error
+        names = [entry.get("id") for entry in self._listed()]
+        if unknown := bool(names) and self.model not in names:
+            asked = {"model": self.model, "messages": [{"role": "user", "content": "Hello."}]}
+            answer = self._ask("chat/completions", asked)
+            unknown = not (answer.is_success or streams_only(answer.text))
         if self.lists_models and status(self._models, self.proxied) != httpx2.codes.OK:
             raise EndpointRefused(
                 f"{self.shown}/models must answer 200, also without a key: the official tool waits for that."
@@ -212,7 +197,38 @@ class Endpoint:
         if unknown:
             hint = nearest(self.model, map(str, names), ": fix --model.")
             raise EndpointRefused(f"The endpoint serves {enumeration(names)}, not {self.model}{hint}")
-        return any(entry.get("owned_by") in TAKES_FIXED for entry in entries)
+
+    def takes_fixed(self) -> bool:
+        """Return whether the endpoint takes FIXED, by its list of models; EndpointRefused as :meth:`require`."""
+        return any(entry.get("owned_by") in TAKES_FIXED for entry in self._listed())
+
+    def _listed(self) -> list[dict[str, Any]]:
+        """The models that the endpoint lists; it need not list any."""
+        answer = self._ask("models")
+        try:
+            models = answer.json() if answer.is_success else {}
+        except ValueError as error:
+            raise self._silent(error) from error
+        data = models.get("data") if isinstance(models, dict) else None
+        return [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
+
+    def _ask(self, name: str, body: Mapping[str, Any] | None = None) -> httpx2.Response:
+        """The answer of a part of the API, to a body if there is one."""
+        headers = {"Authorization": f"Bearer {self.key}", **self.headers}
+        try:
+            client = httpx2.Client(timeout=CHECK_TIMEOUT_S, trust_env=self.proxied, follow_redirects=True)
+        except (ImportError, ValueError, httpx2.InvalidURL) as error:
+            raise EndpointRefused(f"The proxy that the environment names cannot be used: {error}") from error
+        try:
+            with client:
+                return client.request("POST" if body else "GET", self.path(name), json=body, headers=headers)
+        except (httpx2.HTTPError, ValueError) as error:
+            raise self._silent(error) from error
+
+    def _silent(self, error: Exception) -> EndpointRefused:
+        return EndpointRefused(
+            f"No OpenAI-compatible endpoint answers at {self.shown}/models ({error}): start it, or fix --base-url."
+        )
 
     def answers_within(self, wait_s: float) -> bool:
         """Return whether the endpoint answers without an error of its own, at the latest after wait_s seconds."""

@@ -314,7 +314,7 @@ def test_the_query_of_an_address_stands_behind_each_path(monkeypatch):
     with Loopback(Azure) as server:
         for end in ("", "/"):
             url = f"{server.url}/openai/deployments/m{end}?api-version=2024-10-21"
-            assert Endpoint(url, "m").require() is False
+            assert Endpoint(url, "m").takes_fixed() is False
             assert asyncio.run(ask(url)).text == "hello"
             with pytest.raises(EndpointRefused, match="query"):
                 Endpoint(url, "m", lists_models=True).require()
@@ -559,7 +559,7 @@ def test_no_proxy_of_the_environment_is_a_traceback_and_none_is_asked_for_this_m
     use_proxies(monkeypatch, **variables)
     assert reply_to(answer(content="hello")).text == "hello"
     with answering([(200, "{}")]) as (url, _):
-        assert Endpoint(url, "m").require() is False
+        assert Endpoint(url, "m").takes_fixed() is False
     with pytest.raises(EndpointRefused):
         Endpoint("http://example.invalid/v1", "m").require()
 
@@ -584,7 +584,9 @@ def test_of_an_endpoint_s_many_models_the_nearest_is_named_unless_it_answers_all
     with Loopback(Handler) as server:
         with pytest.raises(EndpointRefused, match=r"and 408 more, not vendor/modell-7; did you mean vendor/model-7\?$"):
             Endpoint(f"{server.url}/v1", "vendor/modell-7").require()
-        assert Endpoint(f"{server.url}/v1", "deployed").require() is False
+        deployed = Endpoint(f"{server.url}/v1", "deployed")
+        deployed.require()
+        assert not deployed.takes_fixed()
 
 
 def test_a_distant_endpoint_is_waited_for_through_the_proxy(monkeypatch):
