@@ -75,7 +75,9 @@ class AnswerFile:
 
     def add(self, request: str, answer: Reply) -> None:
         """Append an answer."""
-        self._stream.write(json.dumps({"request": request, **answer._asdict()}, ensure_ascii=False) + "\n")
+        self._stream.write(
+            json.dumps({"request": request, **answer._replace(thoughts={})._asdict()}, ensure_ascii=False) + "\n"
+        )
         self._stream.flush()
         self._answers[request] = answer
         self.spent.add(answer)
