@@ -165,7 +165,7 @@ class StepRecord:
     w: Range | None = None
     """The weights of the trajectories that count."""
     push: dict[str, float] = field(default_factory=dict)
-    """|A| summed over the sampled tokens of `successes` (A > 0) and `failures` (A < 0), weighted and `_unweighted`."""
+    """|A| over the tokens in the loss of `successes` (A > 0) and `failures` (A < 0), weighted and `_unweighted`."""
     logp_diff_max: float | None = None
     """The largest log-prob difference between rollout engine and actor; None if not compared."""
     logp_diff_mean: float | None = None
