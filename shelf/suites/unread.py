@@ -19,7 +19,7 @@ _MODE = "name the prompt mode in whose form the model writes (--prompt-mode; ope
 
 
 class Unread(NamedTuple):
-    """texts: answers without a call that was read; calls: those that look like one, in so many rollouts of a mode."""
+    """texts: answers without a call that was read; calls: texts like a call; rollouts: with one, in a prompt mode."""
 
     texts: int
     calls: int
