@@ -97,7 +97,7 @@ def said(base: Recipe, key: str, value: float) -> str:
         ("trainer.test_freq", 0.5, "error: trainer.test_freq is 0.5; it must be -1 or a whole number of at least 1"),
         ("seal.reweighting.alpha", math.nan, "error: seal.reweighting.alpha is nan"),
         ("algorithm.adv_estimator", "gae", "error: algorithm.adv_estimator=gae"),
-        ("critic.enable", True, "critic.enable=true asks for a critic, which SEAL does not train"),
+        ("critic.enable", True, "error: critic.enable is true; it must be null or false"),
     ],
 )
 def test_a_number_that_makes_a_run_senseless_is_refused_or_told_with_its_reason(base, key, value, sentence):
