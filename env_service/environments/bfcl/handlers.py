@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from env_service.environments.base import Call
@@ -57,6 +58,7 @@ def decoder(model: str) -> Decoder:
     handler = handlers()[model]
     try:
         made = getattr(importlib.import_module(handler.module), handler.name)
+        _evaluating()  # here, where a missing package is named: within `decode` it would pass for a step without calls
     except ImportError as error:
         missing = f"{error.name}: {error.msg}" if error.name and error.name not in error.msg else error.msg
         raise ValueError(
@@ -132,11 +134,17 @@ def _literal(source: str) -> Any:
         raise _WouldRun(source) from None
 
 
+@cache
+def _evaluating() -> tuple[ModuleType, ...]:
+    """The modules of the decoders that call `eval`."""
+    names = ("utils", "local_inference.llama_3_1")
+    return tuple(importlib.import_module(f"bfcl_eval.model_handler.{name}") for name in names)
+
+
 @contextmanager
 def _nothing_run() -> Iterator[None]:
     """While it lasts, `eval` in the modules of the decoders reads literals alone."""
-    names = ("utils", "local_inference.llama_3_1")
-    modules = [importlib.import_module(f"bfcl_eval.model_handler.{name}") for name in names]
+    modules = _evaluating()
     for module in modules:
         vars(module)["eval"] = _literal
     try:
