@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seal.rollout.dialogue import Dialogue
-from seal.rollout.harness import chat
 from seal.rollout.harness.chains import OutOfBudget, Policy
+from seal.rollout.harness.dialect import chat
 from seal.rollout.harness.gateway import MAX_BODY_BYTES, shared_gateway
 from seal.rollout.harness.sessions import Session
 from seal.system.net import is_loopback
@@ -132,7 +132,7 @@ def test_a_body_of_any_size_or_shape_gets_a_sentence():
 def test_no_request_breaks_the_policy(body, form):
     with suppress(ValueError, OutOfBudget):
         request = chat.Request.model_validate_json(json.dumps(body))
-        asyncio.run(Policy(lambda number: Refusing(), form, None).complete(request))
+        asyncio.run(Policy(lambda number: Refusing(), form, None).complete(request.asked()))
 
 
 def test_half_open_connections_hold_nobody_up():

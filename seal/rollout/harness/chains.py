@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from env_service.environments.kit.formats import FORMATS, Format
 from seal.rollout.dialogue import Dialogue
-from seal.rollout.harness import chat
+from seal.rollout.harness.messages import (
+    Answer,
+    ChatMessage,
+    Request,
+    read,
+    rendered,
+    rendered_start,
+    without_thoughts,
+)
 from seal.rollout.speaker import Said, SpeakerFault
 
 if TYPE_CHECKING:
@@ -36,7 +44,7 @@ class Chain:
 
     speaker: "EngineSpeaker"
     tools: dict[str, Mapping[str, Any]]
-    heard: tuple[chat.ChatMessage, ...] = ()
+    heard: tuple[ChatMessage, ...] = ()
     dialogue: Dialogue = field(default_factory=Dialogue)
     texts: list[str] = field(default_factory=list)
     calls: list[tuple[str, Any]] = field(default_factory=list)
@@ -47,7 +55,7 @@ class Chain:
         """Sampled tokens."""
         return sum(self.speaker.stream.mask)
 
-    def continued(self, messages: Sequence[chat.ChatMessage], tools: Mapping[str, Mapping[str, Any]]) -> bool:
+    def continued(self, messages: Sequence[ChatMessage], tools: Mapping[str, Mapping[str, Any]]) -> bool:
         """Whether a request goes on from here: with new messages, and with new tools only if these announce them.
 
         A new answer in the policy's name, as a prefill is, was not sampled.
@@ -59,10 +67,10 @@ class Chain:
         heard = tuple(messages[: len(self.heard)])
         return known and heard == self.heard and bool(new) and new[-1].role != "assistant"
 
-    def said(self, messages: tuple[chat.ChatMessage, ...], sampled: str, heard: chat.ChatMessage) -> None:
+    def said(self, messages: tuple[ChatMessage, ...], sampled: str, heard: ChatMessage) -> None:
         """Take in a message of the policy, and how later requests repeat it, after those of the request."""
         self.heard = (*messages, heard)
-        self.texts.append(chat.without_thoughts(sampled))
+        self.texts.append(without_thoughts(sampled))
         self.calls += heard.calls
 
     def gave(self, name: str, arguments: Mapping[str, Any]) -> bool:
@@ -90,7 +98,7 @@ class Policy:
         self._one_at_a_time = asyncio.Lock()
         self._chains: list[Chain] = []
         self._asking: asyncio.Task[Any] | None = None
-        self._unheard: tuple[chat.Request, dict[str, Any]] | None = None
+        self._unheard: tuple[Request, Answer] | None = None
         self.cues, self.turn, self.over, self.unsampled = "", 0, False, 0
 
     @property
@@ -120,7 +128,7 @@ class Policy:
 
         A message in other words than the policy's own counts as the last one of the chain that spoke last.
         """
-        latest, said = self._chains[::-1], chat.without_thoughts(text)
+        latest, said = self._chains[::-1], without_thoughts(text)
         for chain in latest:
             if said in chain.texts:
                 chain.reached += 1
@@ -147,27 +155,23 @@ class Policy:
         if self._asking is not None:
             self._asking.cancel()
 
-    async def complete(
-        self, request: chat.Request, gone: Callable[[], Awaitable[bool]] | None = None
-    ) -> dict[str, Any] | None:
-        """The body of the answer, None once the rollout is over or the client has left before its turn.
+    async def complete(self, request: Request, gone: Callable[[], Awaitable[bool]] | None = None) -> Answer | None:
+        """The next message, None once the rollout is over or the client has left before its turn.
 
         gone: whether the client has left. The answer that it left is the answer to the same request, as SDKs repeat it
         after their timeout. OutOfBudget if a budget is used up, SpeakerFault if the engine fails.
         """
-        messages = request.heard()
-        tools = {each.function.name: each.document() for each in request.tools or ()}
         async with self._one_at_a_time:
             if (gone is not None and await gone()) or self.over:
                 return None
             if self._unheard is not None and self._unheard[0] == request:
                 return self._unheard[1]
-            chain = self._chain(messages, tools)
-            said = await self._ask(chain, request.max_completion_tokens or request.max_tokens)
-            heard, body = _completion(chain, said, self._form if tools else None, tools, bool(request.logprobs))
-            chain.said(messages, said.text, heard)
-            self._unheard = (request, body) if gone is not None and await gone() else None
-            return body
+            chain = self._chain(request.messages, request.tools)
+            said = await self._ask(chain, request.most)
+            answer = _answer(chain, said, self._form, request)
+            chain.said(request.messages, said.text, answer.heard)
+            self._unheard = (request, answer) if gone is not None and await gone() else None
+            return answer
 
     async def _ask(self, chain: Chain, most: int | None) -> Said:
         """The next message of a chain, of `most` tokens at most."""
@@ -194,29 +198,29 @@ class Policy:
         chain.dialogue.messages = [*chain.dialogue.messages, {"role": "assistant", "content": said.text}]
         return said
 
-    def _chain(self, messages: tuple[chat.ChatMessage, ...], tools: Mapping[str, Mapping[str, Any]]) -> Chain:
+    def _chain(self, messages: tuple[ChatMessage, ...], tools: Mapping[str, Mapping[str, Any]]) -> Chain:
         """The chain that a request continues, the longest one, or a new one."""
         known = [chain for chain in self._chains if chain.continued(messages, tools)]
         if known:
             chain = max(known, key=lambda each: len(each.heard))
-            new = chat.rendered(messages[len(chain.heard) :], self._form)
+            new = rendered(messages[len(chain.heard) :], self._form)
             chain.dialogue.messages = [*chain.dialogue.messages, *new]
             chain.tools |= tools
         else:
             chain = Chain(self._speaker(len(self._chains)), dict(tools))
-            chain.dialogue.messages = chat.rendered_start(messages, [*tools.values()], self._form, self.cues)
+            chain.dialogue.messages = rendered_start(messages, [*tools.values()], self._form, self.cues)
             self._chains.append(chain)
         return chain
 
 
-def _completion(
-    chain: Chain, said: Said, form: Format | None, tools: Mapping[str, Any], logprobs: bool
-) -> tuple[chat.ChatMessage, dict[str, Any]]:
-    """What a chain said last, as later requests repeat it, and as the body of a chat completion."""
+def _answer(chain: Chain, said: Said, form: Format, request: Request) -> Answer:
+    """What a chain said last; a message that a limit cut has no calls."""
+    heard, calls = read(said.text, form if request.tools and not said.truncated else None, request.tools)
     stream = chain.speaker.stream
     ids, values = stream.sampled[-1].ids, stream.sampled[-1].logprobs
-    tokens = list(zip((stream.decoded([each]) for each in ids) if logprobs else ids, values, strict=True))
-    return chat.completion(*said, form, tools, len(stream.ids) - len(ids), tokens, logprobs)
+    tokens = list(zip((stream.decoded([each]) for each in ids) if request.logprobs else ids, values, strict=True))
+    text = heard.text if calls else said.text
+    return Answer(heard, text, calls, said.truncated, len(stream.ids) - len(ids), tokens)
 
 
 def _announced(tool: Mapping[str, Any], text: str) -> bool:

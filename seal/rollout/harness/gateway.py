@@ -22,8 +22,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from env_service.protocol import first_error
 from env_service.server import BoundedServer
-from seal.rollout.harness import chat, mcp
+from seal.rollout.harness import mcp
 from seal.rollout.harness.chains import OutOfBudget
+from seal.rollout.harness.dialect import chat
+from seal.rollout.harness.messages import MODEL
 from seal.rollout.harness.sessions import ENDED, Refused, Session, Sessions
 from seal.rollout.harness.task import Address, Event, Text
 from seal.rollout.speaker import SpeakerFault
@@ -93,7 +95,7 @@ class Gateway:
         if verb.endswith(" task/mcp"):
             return self._mcp.handle_request
         if verb == "GET models":
-            return JSONResponse({"object": "list", "data": [{"id": chat.MODEL, "object": "model", "owned_by": "seal"}]})
+            return JSONResponse({"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "seal"}]})
         if verb == "POST chat/completions":
             return await _complete(session, await _read(chat.Request, request), request.is_disconnected)
         if verb == "GET task":
@@ -114,7 +116,7 @@ async def _complete(session: Session, request: chat.Request, gone: Callable[[], 
         _TOLD.add(name)
         logger.warning("a harness sends %s, which has no effect: sampling is the recipe's", name)
     try:
-        answer = await session.model.complete(request, gone)
+        answer = await session.model.complete(request.asked(), gone)
     except OutOfBudget as limit:
         session.task.events.put_nowait(Event("limit", str(limit)))
         raise Refused(400, f"The rollout has used up its budget: {limit}.", "context_length_exceeded") from None
@@ -123,7 +125,8 @@ async def _complete(session: Session, request: chat.Request, gone: Callable[[], 
         raise Refused(400, f"The policy cannot answer: {fault}.", fault.cause) from None
     if answer is None:
         raise Refused(*ENDED)
-    return Response(chat.events(answer), media_type="text/event-stream") if request.stream else JSONResponse(answer)
+    body = request.body(answer)
+    return Response(chat.events(body), media_type="text/event-stream") if request.stream else JSONResponse(body)
 
 
 async def _read(model: type[Body], request: Request) -> Body:

@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Iterator
 
 from seal.rollout.dialogue import Dialogue
-from seal.rollout.harness import chat
 from seal.rollout.harness.chains import Policy
+from seal.rollout.harness.messages import MODEL
 from seal.rollout.harness.task import Address, Event, Task
 from seal.rollout.speaker import SpeakerFault
 
@@ -37,7 +37,7 @@ class Session:
 
     def __init__(self, sessions: Sessions, dialogue: Dialogue, model: Policy | Address, deadline_s: float):
         self.key, self.model = secrets.token_hex(24), model
-        address = model if isinstance(model, Address) else Address(f"{sessions.url}/v1", self.key, chat.MODEL)
+        address = model if isinstance(model, Address) else Address(f"{sessions.url}/v1", self.key, MODEL)
         self.task = Task(dialogue, address, f"{sessions.url}/{self.key}/task", deadline_s)
         self._requests, self._answering = 0, set[asyncio.Task[None]]()
         self._sessions = sessions

@@ -1,0 +1,114 @@
+"""Chat completions, the dialect of most agent SDKs: POST v1/chat/completions."""
+
+import json
+import time
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from annotated_types import Len
+from pydantic import AfterValidator, PositiveInt, ValidationInfo
+
+from seal.rollout.harness import messages as inner
+from seal.rollout.harness.dialect.wire import Asked, Content, Given, Schema, as_text, call, document, free
+
+
+class _Function(Given):
+    name: str
+    arguments: str
+
+
+class _Call(Given):
+    function: _Function
+    id: Any = None
+
+    def meaning(self) -> tuple[Any, tuple[str, Any]]:
+        return self.id, call(self.function.name, self.function.arguments)
+
+
+class _Message(Given):
+    role: Literal["developer", "system", "user", "assistant", "tool"]
+    content: Content = ""
+    tool_calls: tuple[Annotated[_Call, AfterValidator(_Call.meaning)], ...] | None = None
+    tool_call_id: Any = None
+
+    def item(self) -> inner.Item:
+        text = inner.without_thoughts(self.content) if self.role == "assistant" else self.content
+        ids, calls = zip(*self.tool_calls, strict=True) if self.tool_calls else ((), ())
+        role = "system" if self.role == "developer" else self.role
+        return inner.Item(inner.ChatMessage(role, text, calls), ids, self.tool_call_id)
+
+
+class _Document(Given):
+    name: str
+    description: str | None = None
+    parameters: Schema | None = None
+
+
+class _Tool(Given):
+    function: _Document
+
+
+def _free(choice: Any, request: ValidationInfo) -> Any:
+    return choice if choice == "none" and not request.data.get("tools") else free(choice)
+
+
+def _absent(value: Any) -> Any:
+    if value:
+        raise ValueError("send tools instead")
+    return value
+
+
+class Request(Asked):
+    """What counts of a chat-completion request, and what is refused because the answer would mean something else."""
+
+    SAMPLING = frozenset(
+        ["temperature", "top_p", "stop", "seed", "logit_bias", "frequency_penalty", "presence_penalty", "top_logprobs"],
+    )
+
+    messages: Annotated[tuple[_Message, ...], Len(1)]
+    tools: tuple[_Tool, ...] | None = None
+    n: Literal[1] | None = None
+    max_tokens: PositiveInt | None = None
+    max_completion_tokens: PositiveInt | None = None
+    logprobs: bool | None = None
+    tool_choice: Annotated[Any, AfterValidator(_free)] = None
+    response_format: Annotated[Any, AfterValidator(as_text)] = None
+    functions: Annotated[Any, AfterValidator(_absent)] = None
+
+    def asked(self) -> inner.Request:
+        """The request in the one form."""
+        tools = [each.function for each in self.tools or ()]
+        return inner.Request(
+            inner.in_order(message.item() for message in self.messages),
+            {tool.name: document(tool.name, tool.description, tool.parameters) for tool in tools},
+            self.max_completion_tokens or self.max_tokens,
+            bool(self.logprobs),
+        )
+
+    def body(self, answer: inner.Answer) -> dict[str, Any]:
+        """The chat completion."""
+        said: dict[str, Any] = {"role": "assistant", "content": answer.text}
+        if answer.calls:
+            functions = ({"name": name, "arguments": json.dumps(arguments)} for name, arguments in answer.calls)
+            said["tool_calls"] = [
+                {"id": f"call_{uuid4().hex[:24]}", "type": "function", "function": function} for function in functions
+            ]
+        reason = "length" if answer.cut else "tool_calls" if answer.calls else "stop"
+        choice: dict[str, Any] = {"index": 0, "message": said, "finish_reason": reason}
+        if self.logprobs:
+            tokens = [{"token": token, "logprob": value, "top_logprobs": []} for token, value in answer.tokens]
+            choice["logprobs"] = {"content": tokens}
+        prompt, new = answer.prompt, len(answer.tokens)
+        usage = {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
+        head = {"id": f"chatcmpl-{uuid4().hex}", "object": "chat.completion", "created": int(time.time())}
+        return {**head, "model": inner.MODEL, "choices": [choice], "usage": usage}
+
+
+def events(body: dict[str, Any]) -> bytes:
+    """A completion as the server-sent events of a streamed one: its message in one piece."""
+    [choice] = body["choices"]
+    calls = [{"index": index, **call} for index, call in enumerate(choice["message"].get("tool_calls", ()))]
+    delta = choice["message"] | ({"tool_calls": calls} if calls else {})
+    said = {name: value for name, value in choice.items() if name != "message"} | {"delta": delta}
+    chunk = {**body, "object": "chat.completion.chunk", "choices": [said]}
+    return f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()

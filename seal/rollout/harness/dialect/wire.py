@@ -1,0 +1,89 @@
+"""What the dialects share on the wire: how they read texts, calls and tools, and which wishes they refuse."""
+
+import json
+from collections.abc import Set as AbstractSet
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+
+from seal.rollout.harness.messages import MODEL, meaning
+
+
+class Given(BaseModel):
+    """A part of a request, without conversions."""
+
+    model_config = ConfigDict(strict=True)
+
+
+def _joined(content: Any) -> str:
+    parts = content if isinstance(content, list) else [{"text": "" if content is None else content}]
+    if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in parts):
+        raise ValueError("must be text or text parts")
+    return "".join(part["text"] for part in parts)
+
+
+Content = Annotated[str, BeforeValidator(_joined)]
+"""Text, or text parts."""
+
+
+def _as_shown(parameters: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(parameters.get("properties", {}), dict) or not isinstance(parameters.get("required", []), list):
+        raise ValueError("properties must be an object, and required a list")
+    return parameters
+
+
+Schema = Annotated[dict[str, Any], AfterValidator(_as_shown)]
+"""The JSON schema of a tool's arguments."""
+
+
+def document(name: str, description: str | None, parameters: dict[str, Any] | None) -> dict[str, Any]:
+    """A tool as the policy's format shows it."""
+    none = {"type": "object", "properties": {}}
+    return {"name": name, "description": description or "", "parameters": parameters or none}
+
+
+def call(name: str, arguments: str) -> tuple[str, Any]:
+    """A call whose arguments are JSON text; ValueError if they are not."""
+    try:
+        return meaning(name, json.loads(arguments or "{}"))
+    except (ValueError, RecursionError):
+        raise ValueError("arguments must be JSON") from None
+
+
+def _the_policy(name: str | None) -> str | None:
+    if name not in (None, MODEL):
+        raise ValueError(f"the gateway has the model {MODEL!r} alone: ask another model at its own endpoint")
+    return name
+
+
+Model = Annotated[str | None, AfterValidator(_the_policy)]
+"""The policy's name."""
+
+
+def as_text(form: Any) -> Any:
+    """ValueError if the form of the answer is another one than text."""
+    if form not in (None, {"type": "text"}):
+        raise ValueError("the policy answers in text: leave it out, and read the answer yourself")
+    return form
+
+
+def free(choice: Any) -> Any:
+    """ValueError if the policy must call a tool, or may not."""
+    if choice not in (None, "auto"):
+        raise ValueError("the policy is free to call tools or not: leave it out or send auto")
+    return choice
+
+
+class Asked(Given):
+    """A request, with the fields that have the same meaning in each dialect. SAMPLING: those that change nothing."""
+
+    model_config = ConfigDict(extra="allow")
+
+    SAMPLING: ClassVar[AbstractSet[str]]
+
+    model: Model = None
+    stream: bool | None = None
+
+    def ignored(self) -> set[str]:
+        """The fields that would only change how the policy samples, which the recipe says."""
+        return {name for name, value in (self.model_extra or {}).items() if name in self.SAMPLING and value is not None}
