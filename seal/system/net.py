@@ -42,7 +42,15 @@ def is_free(url: str) -> bool:
 
 
 def free_port() -> int:
-    """Return a TCP port of the loopback interface that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return probe.getsockname()[1]
+    """Return a TCP port of the loopback interface that nothing listens on, and that no other caller gets for a minute.
+
+    A connection that was closed here waits there: a server, which sets SO_REUSEADDR, may bind the port, and the kernel
+    chooses it for nobody else.
+    """
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((LOOPBACK, 0))
+        listener.listen()
+        with socket.create_connection(listener.getsockname()):
+            listener.accept()[0].close()
+        return listener.getsockname()[1]

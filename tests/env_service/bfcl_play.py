@@ -7,9 +7,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bfcl_perturbations import Cut
-
 from benchmarks.service.client import Connection
+from tests.env_service.bfcl_perturbations import Cut
 
 
 async def play(

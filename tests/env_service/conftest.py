@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-# The helpers beside this file are plain modules: the folder is not a package.
-sys.path.insert(0, str(Path(__file__).parent))
 # The package makes folders where this points as soon as its handlers are imported.
 os.environ["BFCL_PROJECT_ROOT"] = tempfile.mkdtemp(prefix="bfcl_eval_")
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 
 import pytest
-from bfcl_perturbations import reference_calls, texts
 
 from env_service.client import DEFAULT_URL, ServiceClient, ServiceError
 from env_service.environments.bfcl.catalog import load_tasks
+from tests.env_service.bfcl_perturbations import reference_calls, texts
 from tests.support.loopback import Loopback
 
 TASK = "multi_turn_base_0"

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from bfcl_eval.model_handler.base_handler import BaseHandler
-from bfcl_official import HANDLERS
-from bfcl_perturbations import perturbed, reference_calls
 
 from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import available_tools, load_tasks, revealed_tools
 from env_service.environments.bfcl.formats import format_names, get_format
 from env_service.environments.registry import get_environment
 from seal.method.interface.cues import Omega
+from tests.env_service.bfcl_official import HANDLERS
+from tests.env_service.bfcl_perturbations import perturbed, reference_calls
 
 
 def official_calls(handler: BaseHandler, text: str) -> list[str]:

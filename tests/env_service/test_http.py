@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bfcl_perturbations import reference_calls, texts
 
 from benchmarks.service.client import Connection
 from env_service.environments.bfcl.catalog import load_tasks
 from seal.method.interface.cues import Omega
+from tests.env_service.bfcl_perturbations import reference_calls, texts
 from tests.support.extension import installed
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,6 @@ from bfcl_eval.eval_checker.multi_turn_eval.func_source_code.long_context import
     BOOKING_RECORD_EXTENSION,
     CREDIT_CARD_EXTENSION,
 )
-from bfcl_perturbations import perturbed, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
 from env_service.host import Host
 from seal.method.interface.cues import Omega
+from tests.env_service.bfcl_perturbations import perturbed, texts
 
 DAY = {"day": "2026-11-25"}
 """Answers tell the day, and midnight may come between two of them."""

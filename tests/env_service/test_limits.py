@@ -17,13 +17,13 @@ from typing import Any
 
 import orjson
 import pytest
-from bfcl_perturbations import reference_calls, texts
 
 from benchmarks.service.client import Connection
 from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.formats import format_names, get_format
 from env_service.environments.registry import get_environment
+from tests.env_service.bfcl_perturbations import reference_calls, texts
 
 MODE = {"tool_prompt_mode": "compact"}
 

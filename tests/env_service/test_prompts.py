@@ -14,13 +14,13 @@ from bfcl_eval.model_handler.base_handler import BaseHandler
 from bfcl_eval.model_handler.local_inference.llama import LlamaHandler
 from bfcl_eval.model_handler.local_inference.qwen_fc import QwenFCHandler
 from bfcl_eval.utils import load_dataset_entry
-from bfcl_perturbations import reference_calls
 
 from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import CATEGORIES, Task, all_tools, available_tools, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import Toolbox
 from env_service.environments.registry import get_environment
+from tests.env_service.bfcl_perturbations import reference_calls
 from tests.support.samples import in_steps
 
 QWEN = QwenFCHandler("Qwen/Qwen2.5-7B-Instruct", 0.0, "Qwen2.5-7B-Instruct", True)

@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from bfcl_perturbations import reference_calls, texts
-from bfcl_play import play_all
 
 from env_service.environments.bfcl.catalog import data_hash, load_tasks
+from tests.env_service.bfcl_perturbations import reference_calls, texts
+from tests.env_service.bfcl_play import play_all
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,10 +13,7 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
-import bfcl_official as official
 import pytest
-from bfcl_perturbations import reference_calls, texts, with_faults
-from bfcl_play import play_all
 
 from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import Task
@@ -28,6 +25,9 @@ from seal.system.paths import HOME
 from shelf.authoring.runs import open_episode
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
+from tests.env_service import bfcl_official as official
+from tests.env_service.bfcl_perturbations import reference_calls, texts, with_faults
+from tests.env_service.bfcl_play import play_all
 
 
 def made(count: int, seed: int = 0) -> list[MadeTask]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import bfcl_official as official
 import pytest
 from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 from bfcl_eval.model_handler.utils import convert_to_function_call
-from bfcl_perturbations import known_calls
 
 from env_service.environments.bfcl.catalog import Task, all_tools, load_tasks
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
+from tests.env_service import bfcl_official as official
+from tests.env_service.bfcl_perturbations import known_calls
 
 HOSTILE: list[Any] = [
     *(None, True, 1, -1, 0, 2.5, 10**30, float("inf"), float("nan"), [float("-inf")], {}, [], [[]]),

@@ -6,10 +6,7 @@ import json
 from collections import Counter
 from dataclasses import replace
 
-import bfcl_official as official
 import pytest
-from bfcl_perturbations import Cut, malformed, perturbed, reference_calls, texts
-from bfcl_play import play_all
 
 from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import Task, load_tasks
@@ -17,6 +14,9 @@ from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import Toolbox
 from env_service.environments.registry import get_environment
 from shelf.testbed.synthesis.verify import passes
+from tests.env_service import bfcl_official as official
+from tests.env_service.bfcl_perturbations import Cut, malformed, perturbed, reference_calls, texts
+from tests.env_service.bfcl_play import play_all
 from tests.support.samples import in_steps
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from env_service.environments import registry
-
-# The environments beside this file are plain modules: the folder is not a package.
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

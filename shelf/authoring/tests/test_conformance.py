@@ -10,7 +10,6 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
-import broken_environments
 import pytest
 from typer.testing import CliRunner
 
@@ -21,7 +20,9 @@ from shelf.authoring.checks import CHECKS
 from shelf.authoring.cli.env import app
 from shelf.authoring.conformance import Finding, conformance
 from shelf.authoring.scaffold import write_package
+from shelf.authoring.tests import broken_environments
 
+HERE = broken_environments.__name__
 BROKEN = {
     "tasks and splits": (broken_environments.SharedGroup, "tasks of the group 'words' are on both sides"),
     "determinism": (broken_environments.Random, "the answer to message 2 differs: state[0].content was"),
@@ -48,37 +49,37 @@ def test_every_check_has_an_environment_that_fails_it() -> None:
 
 
 def test_a_conforming_environment_passes(registered: Callable[[str, str], str]) -> None:
-    findings = list(conformance(registered("sound", "broken_environments:Sound"), tasks=3, floor=150))
+    findings = list(conformance(registered("sound", f"{HERE}:Sound"), tasks=3, floor=150))
     assert [finding.check for finding in findings] == list(CHECKS) and all(finding.passed for finding in findings)
 
 
 @pytest.mark.parametrize("check", BROKEN)
 def test_a_broken_environment_fails_exactly_its_check(check: str, registered: Callable[[str, str], str]) -> None:
     broken, says = BROKEN[check]
-    found = failing(registered(broken.name, f"broken_environments:{broken.__name__}"))
+    found = failing(registered(broken.name, f"{HERE}:{broken.__name__}"))
     assert [finding.check for finding in found] == [check]
     assert says in found[0].detail
 
 
 def test_a_changing_tool_that_is_not_among_the_writes_is_named(registered: Callable[[str, str], str]) -> None:
-    (found,) = failing(registered("unwritten", "broken_environments:Unwritten"))
+    (found,) = failing(registered("unwritten", f"{HERE}:Unwritten"))
     assert found.check == "faults fail" and "without the call of say: add it to `writes`" in found.detail
 
 
 def test_an_environment_whose_verifier_is_never_asked_fails(registered: Callable[[str, str], str]) -> None:
-    (found,) = failing(registered("unsolved", "broken_environments:Unsolved"))
+    (found,) = failing(registered("unsolved", f"{HERE}:Unsolved"))
     assert found.check == "faults fail" and "every answer gets reward 1" in found.detail
 
 
 def test_two_tasks_of_one_id_are_named(registered: Callable[[str, str], str]) -> None:
-    (found,) = failing(registered("twice", "broken_environments:Twice"))
+    (found,) = failing(registered("twice", f"{HERE}:Twice"))
     assert "Two tasks of the environment twice have the id 'amber'" in found.detail
 
 
 def test_an_environment_without_its_tasks_is_one_sentence(registered: Callable[[str, str], str]) -> None:
-    (found,) = failing(registered("unreadable", "broken_environments:Unreadable"))
+    (found,) = failing(registered("unreadable", f"{HERE}:Unreadable"))
     assert found.detail == "the tasks cannot be read: KeyError: 'words'"
-    registered("unfinished", "broken_environments:Unfinished")
+    registered("unfinished", f"{HERE}:Unfinished")
     said = CliRunner().invoke(app, ["check", "unfinished"])
     assert said.exit_code == 2 and "load" in said.output and said.output.count("\n") == 1
 
@@ -128,13 +129,13 @@ def test_the_recipe_of_a_new_package_trains_on_its_tasks_beside_its_folder(
 
 
 def test_a_task_that_is_not_there_is_refused_in_one_sentence(registered: Callable[[str, str], str]) -> None:
-    registered("sound", "broken_environments:Sound")
+    registered("sound", f"{HERE}:Sound")
     said = CliRunner().invoke(app, ["show", "sound", "grass"])
     assert said.exit_code == 2 and "ids of sound look like amber" in said.output
 
 
 def test_the_command_fails_for_an_environment_that_does_not_conform(registered: Callable[[str, str], str]) -> None:
-    registered("faults_fail", "broken_environments:Indulgent")
+    registered("faults_fail", f"{HERE}:Indulgent")
     said = CliRunner().invoke(app, ["check", "faults_fail", "--tasks", "1"])
     assert said.exit_code == 1
     assert "FAIL  faults fail" in said.output and "doing nothing passes" in said.output
@@ -144,7 +145,7 @@ def test_a_package_is_found_through_its_entry_point(tmp_path: Path) -> None:
     info = tmp_path / "sound_env-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sound-env\nVersion: 1\n", encoding="utf-8")
-    entry = "[seal.environments]\nsound = broken_environments:Sound\nbroken = no_such_module:Environment\n"
+    entry = f"[seal.environments]\nsound = {HERE}:Sound\nbroken = no_such_module:Environment\n"
     entry += "raising = raising_module:Environment\n"
     (tmp_path / "raising_module.py").write_text("{}['a key']", encoding="utf-8")
     (info / "entry_points.txt").write_text(entry, encoding="utf-8")

