@@ -4,8 +4,8 @@ Files are read here, nothing is written or started.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import chdir
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from importlib.util import find_spec
@@ -20,8 +20,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from env_service.environments.kit.environment import ToolEnvironment
+from env_service.environments.registry import get_environment
 from seal.data.selection import RunRows
 from seal.method.diagnosis.rules import taxonomy_of
+from seal.method.interface.cues import catalogue
 from seal.method.interface.evolve import cues_in_use
 from seal.method.reweighting import initial_rho
 from seal.records.changes import flatten
@@ -82,6 +85,10 @@ class Recipe:
         if added := sorted(set(config) - set(blocks)):
             raise SettingsError(added[0], f"{added[0]} is not a block{nearest(added[0], blocks)}")
         _require_types(resolved)
+        evolve = settings.interface.evolve
+        if added := [name for name in _without_words(settings, service) if name not in evolve.left_out]:
+            config.seal.interface.evolve.left_out = [*evolve.left_out, *added]
+            settings = SealSettings.of(OmegaConf.to_container(config))
         return cls(config, settings, service)
 
     @property
@@ -166,6 +173,22 @@ def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
     if missing:
         raise LaunchError(f"{path} must set {', '.join(missing)}.")
     return recipe
+
+
+def _without_words(settings: SealSettings, service: EnvServiceSettings) -> Iterator[str]:
+    """The cues for which the prompt modes of training have no words: in all its environments, or as `environment/cue`.
+
+    An environment that is not installed here, or has no such mode, is left to the checks of a launch.
+    """
+    compact = {}
+    for name in settings.data.model_copy(update={"val": ()}).environments(service.env_type):
+        with suppress(ValueError):
+            environment = get_environment(name)
+            if isinstance(environment, ToolEnvironment):
+                compact[name] = environment.form(service.mode(name)).cue_wording.compact
+    for cue in catalogue().values():
+        silent = [name for name, short in compact.items() if not cue.shows(short)]
+        yield from [cue.name] if silent and len(silent) == len(compact) else [f"{name}/{cue.name}" for name in silent]
 
 
 @cache

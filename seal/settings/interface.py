@@ -17,7 +17,8 @@ class EvolveSettings(Settings):
     kinds: tuple[Kind, ...] = KINDS
     """The kinds of cues in use."""
     left_out: tuple[str, ...] = ()
-    """Cues of those kinds that are not in use, by name."""
+    """Cues of those kinds that are not in use, by name, or in one environment, as `tau2_telecom/caution`. A launch
+    adds those for which the prompt mode has no words."""
     adaptive: tuple[Kind, ...] = ("guideline",)
     """The kinds that C_t switches; cues of the other kinds are on in every training observation. None of them
     freezes Omega."""

@@ -7,13 +7,16 @@ import pytest
 from omegaconf import DictConfig, OmegaConf, open_dict
 from transformers.utils.chat_template_utils import render_jinja_template
 
+from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import available_tools, load_tasks
-from env_service.environments.bfcl.formats import get_format
+from env_service.environments.bfcl.formats import format_names, get_format
+from env_service.environments.registry import get_environment, register
 from seal.launch import recipe as recipes
 from seal.launch.checks.preflight import CHECKS
 from seal.launch.recipe import read_recipe
 from seal.method.diagnosis.rules import taxonomy_of
-from seal.method.interface.evolve import initial_omega
+from seal.method.interface.cues import Omega, catalogue
+from seal.method.interface.evolve import cues_in_use, initial_omega
 from seal.settings import EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
 from seal.system.errors import LaunchError
@@ -136,6 +139,32 @@ def test_the_released_recipe_is_the_public_releases():
     assert (evolve.prevalence_of, evolve.hysteresis, config.reweighting.confidence) == ("failures", False, 32)
     assert not evolve.adaptive and config.reweighting.dynamic and config.closed_loop
     assert config.data == SealSettings.of(composed(EXP / "SEAL.yaml")).data and config.data.train.subset is None
+
+
+@pytest.mark.parametrize("mode", format_names())
+def test_every_cue_of_a_run_has_words_in_its_prompt_mode(mode):
+    """A cue without words would be counted, retired and recorded as shown."""
+    evolve = read_recipe(QUICKSTART, [f"env_service.prompt_mode={mode}"]).settings.interface.evolve
+    told = {name for name, cue in catalogue().items() if cue.kind != "feedback" and _start(mode, name) != _start(mode)}
+    assert {cue.name for cue in cues_in_use(evolve) if cue.kind != "feedback"} == told - {"right_service"}
+    assert ("schema_types" in told) == ("schema_values" in told) == (not mode.startswith("compact"))
+
+
+def _start(mode, *cues):
+    """The first messages of a task under these cues, one of whose tools has arguments of all kinds."""
+    params = {"tool_prompt_mode": mode, "omega": Omega.of(cues).to_json()}
+    return get_environment("bfcl").open("multi_turn_base_50", params, Guard()).start()["state"]
+
+
+def test_a_mode_without_words_leaves_a_cue_out_of_its_environment_alone():
+    register("keep", "tests.env_service.test_own_documents:Keep")
+    modes = ("env_service.prompt_mode=compact", "+env_service.prompt_modes.keep=hermes")
+    trained, validated = (
+        read_recipe(QUICKSTART, [*modes, f"seal.data.{key}"]).settings.interface.evolve.left_out
+        for key in ("train.mixture=[{tasks:bfcl},{tasks:keep}]", "val=[{environment:keep}]")
+    )
+    assert trained == ("bfcl/schema_types", "bfcl/schema_values")
+    assert validated == ("schema_types", "schema_values")  # a validation shows no cue
 
 
 def test_low_rank_adapters_start_from_loaded_weights():

@@ -126,6 +126,17 @@ def test_a_cue_can_be_left_out():
         initial_omega(EvolveSettings(left_out=("schema_type",)))
 
 
+def test_a_cue_can_be_left_out_of_one_environment():
+    without = EvolveSettings(adaptive=("schema", "guideline"), left_out=("tau2_telecom/check_arguments",))
+    start = initial_omega(without)
+    assert start.for_category("base") == start.for_category("tau2_telecom/mms_issue") != ()
+    wrong = [Rollout(category, ("argument_mismatch",), 0.0) for category in ("base", "tau2_telecom/x")] * 20
+    omega, events = evolve(start, Profile(1).after(1, wrong), without, 1)
+    on = {category: set(omega.for_category(category)) for category in ("base", "tau2_telecom/x")}
+    assert on["base"] - on["tau2_telecom/x"] == {"check_arguments"} and "schema_types" in on["tau2_telecom/x"]
+    assert ("tau2_telecom", "check_arguments") not in {(event.category, event.cue) for event in events}
+
+
 def test_a_thin_window_changes_nothing():
     omega = Omega.of(["caution"], version=3)
     assert step(omega, seen({}, passes=7)) == (omega, ())

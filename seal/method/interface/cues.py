@@ -33,6 +33,10 @@ class Cue:
         """The text in the size that the prompt mode has room for; "" when it has none."""
         return self.compact if compact else self.text
 
+    def shows(self, compact: bool) -> bool:
+        """Return whether a prompt mode has words for it; compact ones list the required arguments (`schema_cue`)."""
+        return bool(self.wording(compact)) or self.name == "schema_required"
+
 
 @cache
 def catalogue() -> Mapping[str, Cue]:

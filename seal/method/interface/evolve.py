@@ -22,23 +22,35 @@ _MARGIN = 2.0
 """Standard errors by which it must exceed that factor: more evidence is needed when sightings are few."""
 
 
-def cues_in_use(settings: EvolveSettings, extension: Extension = PAPER) -> tuple[Cue, ...]:
-    """Every cue in use whose label the extension has; ValueError if a cue that is left out does not exist."""
+def cues_in_use(settings: EvolveSettings, extension: Extension = PAPER, environment: str = "") -> tuple[Cue, ...]:
+    """Every cue in use whose label the extension has; ValueError if a cue that is left out does not exist.
+
+    environment: also without what is left out of this one alone.
+    """
     for name in settings.left_out:
-        if name not in catalogue():
+        if name.rpartition("/")[2] not in catalogue():
             raise ValueError(f"there is no cue {name!r} to leave out; the cues are {', '.join(catalogue())}")
     fitting = (cue for cue in catalogue().values() if cue.taxonomy in (None, extension.name))
-    return tuple(cue for cue in fitting if cue.kind in settings.kinds and cue.name not in settings.left_out)
+    return tuple(
+        cue
+        for cue in fitting
+        if cue.kind in settings.kinds and not {cue.name, f"{environment}/{cue.name}"} & {*settings.left_out}
+    )
 
 
-def permanent_cues(settings: EvolveSettings, extension: Extension = PAPER) -> frozenset[str]:
+def permanent_cues(settings: EvolveSettings, extension: Extension = PAPER, environment: str = "") -> frozenset[str]:
     """Cues that are always on: every cue in use of a kind that is not adaptive."""
-    return frozenset(cue.name for cue in cues_in_use(settings, extension) if cue.kind not in settings.adaptive)
+    used = cues_in_use(settings, extension, environment)
+    return frozenset(cue.name for cue in used if cue.kind not in settings.adaptive)
 
 
 def initial_omega(settings: EvolveSettings, extension: Extension = PAPER) -> Omega:
     """Omega_0: the permanent cues, for every category."""
-    return Omega.of(permanent_cues(settings, extension))
+    own = {name.partition("/")[0] for name in settings.left_out if "/" in name}
+    return Omega.of(
+        {EVERYWHERE: permanent_cues(settings, extension)}
+        | {environment: permanent_cues(settings, extension, environment) for environment in own}
+    )
 
 
 @dataclass(frozen=True)
@@ -70,11 +82,12 @@ def evolve(
     ``min_count`` turns in the window keeps its cues. retired: cues that are shown no more, whatever the figures, as
     "environment/cue".
     """
-    tally, permanent = profile.recent(), permanent_cues(settings, extension)
-    adaptive = [cue for cue in cues_in_use(settings, extension) if cue.name not in permanent]
-    active = dict(omega.active)
+    tally, active = profile.recent(), dict(omega.active)
     events: list[Event] = []
     for scope, categories in _scopes(tally, omega).items():
+        environment = environment_of(next(iter(tally.categories()), "")) if scope == EVERYWHERE else scope
+        permanent = permanent_cues(settings, extension, environment)
+        adaptive = [cue for cue in cues_in_use(settings, extension, environment) if cue.name not in permanent]
         figures = _figures(tally, categories, settings)
         before = frozenset(omega.for_category(f"{scope}/"))  # its bare name would be a category of the benchmark
         after = before
@@ -82,7 +95,6 @@ def evolve(
             on = {catalogue()[name].label for name in before - permanent}
             chosen = _weaknesses(on, {cue.label for cue in adaptive}, figures, settings)
             after = permanent | {cue.name for cue in adaptive if cue.label in chosen}
-        environment = environment_of(next(iter(tally.categories()), "")) if scope == EVERYWHERE else scope
         after = frozenset(name for name in after if f"{environment}/{name}" not in retired)
         if after != before:
             active[scope] = tuple(after)
