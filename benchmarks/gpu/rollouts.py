@@ -19,7 +19,7 @@ from uuid import uuid4
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from seal.backends import weight_socket
+from seal.backends import vllm_plugin
 from seal.launch.recipe import read_recipe
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.paths import HOME
@@ -148,7 +148,7 @@ def main() -> None:
     recipe = read_recipe(HOME / options.recipe, keys)
     for name, value in recipe.config.seal.process_env.items():
         os.environ[name] = str(value)
-    weight_socket.claim()
+    vllm_plugin.claim()
     cluster.prepare(recipe.config)
     import ray  # reads the environment that has been prepared; verl imports it too
     from verl.workers.rollout.llm_server import LLMServerManager

@@ -1,9 +1,10 @@
-"""Named by `actor_rollout_ref.model.external_lib`: attention, heads, optimizers, weights' socket; a CPU's engine."""
+"""Named by `actor_rollout_ref.model.external_lib`: attention, heads, optimizers, what sends weights; a CPU's engine."""
 
 from verl.utils.device import get_device_name
+from verl.workers.rollout import base
 
-from seal.backends import fused_head, packed_attention, resumed_optimizer, weight_socket  # noqa: F401
+from seal.backends import fused_head, packed_attention, resumed_optimizer  # noqa: F401
 
-weight_socket.register()
+base._ROLLOUT_REGISTRY["vllm", "async"] = "seal.backends.weight_sender.WeightSender"
 if get_device_name() == "cpu":
     from seal.backends import cpu_engine  # noqa: F401

@@ -1,17 +1,23 @@
-"""vLLM's side of a weight sync, in the API process, the engine and every worker: the run's socket, and its check.
+"""A weight sync: the socket of a run's own, and vLLM's side in its API process, the engine and every worker.
+
+verl sends new weights to vLLM over a socket in /tmp that it names after the Ray job, the replica and the rank. A
+cluster counts its jobs from 1, so two runs on one host, each with a cluster of its own, use the same name: the
+second one removes the socket of the first, which then waits forever.
 
 Does the engine hold the weights that were sent? A sync that fails in silence leaves it behind the trainer: at a
 learning rate of 1e-6 the log-probs of stale weights stay within bf16's noise for tens of steps, so bits are compared.
 """
 
 import os
+import uuid
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
-from seal.backends.weight_socket import VARIABLE
-
+VARIABLE = "SEAL_WEIGHT_SOCKET"
+"""Holds the run's part of the name; all its processes inherit it."""
 WATCHED = "down_proj.weight"
 """One matrix of each layer, which engines load as it is: others are fused or hardly change in bf16."""
 METHOD = "seal_require_weights"
@@ -25,10 +31,17 @@ class Digest(NamedTuple):
     bits: int
 
     @classmethod
-    def of(cls, tensor: torch.Tensor) -> "Digest":
+    def of(cls, tensor: "torch.Tensor") -> "Digest":
         """The digest of a tensor of 16 or 32 bits per element."""
+        import torch  # the launcher and the training process import this module, and not torch
+
         whole = torch.int16 if tensor.element_size() == 2 else torch.int32
         return cls(tensor.numel(), str(tensor.dtype), tensor.view(whole).sum(dtype=torch.int64).item())
+
+
+def claim() -> None:
+    """Give the run of this process a socket of its own; call before its cluster starts."""
+    os.environ[VARIABLE] = uuid.uuid4().hex
 
 
 def require_weights(worker: Any, sent: Mapping[str, tuple[int, str, int]]) -> None:

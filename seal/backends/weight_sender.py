@@ -10,8 +10,7 @@ from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.rollout.utils import ensure_async_iterator
 from verl.workers.rollout.vllm_rollout import ServerAdapter
 
-from seal.backends.vllm_plugin import METHOD, WATCHED, Digest
-from seal.backends.weight_socket import VARIABLE
+from seal.backends.vllm_plugin import METHOD, VARIABLE, WATCHED, Digest
 
 
 class WeightSender(ServerAdapter):

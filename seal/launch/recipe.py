@@ -113,6 +113,11 @@ class Recipe:
         return HOME / self.config.trainer.default_local_dir
 
     @property
+    def model_folder(self) -> Path:
+        """The model's folder; one of the hub has none there."""
+        return HOME / Path(self.config.actor_rollout_ref.model.path).expanduser()
+
+    @property
     def environments(self) -> tuple[str, ...]:
         """The environments that it trains or validates on."""
         return self.settings.data.environments(self.service.env_type)
@@ -298,14 +303,12 @@ def _hydra(path: Path, choices: tuple[str, ...], _modified: int) -> DictConfig:
 
 def _unfit(path: Path, override: str, error: Exception) -> str:
     """The sentence about an override that cannot be set, with the nearest key if its own is unknown."""
-    key = override.split("=", 1)[0].lstrip("+~")
-    known = [name for name, _ in flatten(OmegaConf.to_container(_compose(path, []), resolve=False))]
-    hint = "."
-    if key not in known:
+    key, reason, hint = override.split("=", 1)[0].lstrip("+~"), _reason(error), "."
+    if reason.endswith("does not exist"):
         closed = key.startswith(("seal.", "env_service.")) and not key.startswith(OPEN)
-        others = [name for name in known if not key.startswith((f"{name}.", *OPEN))]
+        others = [name for name in _defaults() if not key.startswith((f"{name}.", *OPEN))]
         hint = nearest(key, others, "." if closed else "; put + before it to add a new key on purpose.")
-    return f"The override {override!r} does not fit {path}: {_reason(error)}{hint}"
+    return f"The override {override!r} does not fit {path}: {reason}{hint}"
 
 
 def _reason(error: Exception) -> str:

@@ -1,6 +1,6 @@
 """`launcher_record/<name>/<time>/`: what a launch ran. Its recipe.yaml is a recipe. Only that folder is written."""
 
-import hashlib
+import json
 import logging
 import platform
 import re
@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,16 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from seal import __version__
-from seal.data.rows import TaskRow
 from seal.launch.checks.places import can_write
 from seal.launch.recipe import Recipe
 from seal.method.diagnosis.extension import extension_file
 from seal.records.method import method_digest
-from seal.system.files import file_sha256, write_json
+from seal.system.files import file_sha256, quick_sha256, write_json
 from seal.system.paths import HOME
 
 logger = logging.getLogger(__name__)
 
-WHOLE_HASH = 1 << 30
-HEAD = 1 << 20
-"""Bytes: a file of weights up to WHOLE_HASH is hashed whole; of a larger one, its size and first HEAD bytes are."""
-
+MODEL_FILES = (".json", ".jinja", ".safetensors")
 TRAINER_CONFIG = "trainer.yaml"
 HIDDEN = "(left out)"
 _WORDS = r"(?i:API_?KEY|ACCESS_KEY|TOKEN|PAT|SECRET|PASSWORD|PASSWD|CREDENTIALS?)"
@@ -93,9 +89,15 @@ def write_record(
     return folder, {
         **facts,
         "diff": file_sha256(folder / "diff.patch"),
-        "rows": {"training": names(recipe.rows.train), "validation": names(recipe.rows.val)},
-        "config": without_secrets(OmegaConf.to_container(config)),
+        **recipe_facts(recipe),
     }
+
+
+def recipe_facts(recipe: Recipe) -> dict[str, Any]:
+    """What a launch logs of its recipe, as JSON values: its tasks and its configuration without secrets."""
+    tasks = {"training": recipe.rows.train, "validation": recipe.rows.val}
+    names = {side: [(row.data_source, row.task_id, row.split) for row in rows] for side, rows in tasks.items()}
+    return json.loads(json.dumps({"rows": names, "config": without_secrets(OmegaConf.to_container(recipe.config))}))
 
 
 def _hashes(recipe: Recipe) -> dict[str, str]:
@@ -111,24 +113,8 @@ def _hashes(recipe: Recipe) -> dict[str, str]:
 
 def model_hashes(recipe: Recipe) -> dict[str, str]:
     """sha256 of the small files of a model's folder and of its weights; {} for a model of the hub."""
-    found, model = {}, HOME / Path(recipe.config.actor_rollout_ref.model.path).expanduser()
-    for path in sorted(model.glob("*")):
-        if path.suffix in (".json", ".jinja"):
-            found[f"model/{path.name}"] = file_sha256(path)
-        elif path.suffix == ".safetensors":
-            found[f"model/{path.name}"] = file_sha256(path) if path.stat().st_size < WHOLE_HASH else _head(path)
-    return found
-
-
-def _head(path: Path) -> str:
-    """sha256 of a large file's size and first bytes; a safetensors file starts with its table of tensors."""
-    with path.open("rb") as file:
-        return hashlib.sha256(str(path.stat().st_size).encode() + file.read(HEAD)).hexdigest()
-
-
-def names(rows: Iterable[TaskRow]) -> list[tuple[str, str, str]]:
-    """Data source, task and side of each row."""
-    return [(row.data_source, row.task_id, row.split) for row in rows]
+    files = (path for path in sorted(recipe.model_folder.glob("*")) if path.suffix in MODEL_FILES)
+    return {f"model/{path.name}": quick_sha256(path) for path in files}
 
 
 def without_secrets(value: Any) -> Any:

@@ -23,11 +23,12 @@ from seal.launch.checks import preflight
 from seal.launch.checks.harness import require_trial
 from seal.launch.child import record_launch_ending, train
 from seal.launch.console import WARNING, tell
-from seal.launch.folder import OWNER, Start, find_start, hold
+from seal.launch.folder import hold
 from seal.launch.recipe import Recipe, read_recipe
 from seal.launch.record import TRAINER_CONFIG, write_record
 from seal.launch.service import Found, Needs, Service, find_or_place, find_running, service_urls
 from seal.launch.signals import Interrupt
+from seal.launch.start import OWNER, Start, find_start
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.files import write_text
@@ -129,9 +130,8 @@ def prepare(request: Request, console: Console) -> Iterator[Prepared]:
     source = request.source.resolve() if request.source.is_file() else HOME / request.source
     resume = request.resume if request.resume in ("auto", "never") else str(Path(request.resume).resolve())
     os.chdir(HOME)
-    warnings = preflight.check(recipe)
-    recipe, fallback = preflight.choose_attention(recipe)
-    for each in filter(None, (*warnings, fallback)):
+    recipe, warnings = preflight.fit(recipe)
+    for each in warnings:
         tell(console, each, WARNING)
     with hold(recipe.folder) as lock:
         start = find_start(recipe, resume)

@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -181,14 +181,15 @@ def whole_steps(folder: Path) -> list[int]:
     return sorted(step for step, path in saved.items() if step is not None and _missing(path) is None)
 
 
-def verify(checkpoint: Path) -> None:
-    """Read a checkpoint completely; CheckpointError names the first file that is missing, cut short or corrupt.
+def verify(checkpoint: Path) -> dict[int, frozenset[str]]:
+    """Read a checkpoint completely; returns what verl saved of the actor, by the number of processes that saved it.
 
-    OtherVersion: none is, but the state is of another version.
+    CheckpointError names the first file that is missing, cut short or corrupt; OtherVersion: none is, but the state is
+    of another version.
     """
     damage = _missing(checkpoint) or _corrupt(checkpoint)
     if damage is None:
-        return
+        return _parts(_listed(checkpoint) or {})
     others = [step for step in whole_steps(checkpoint.parent) if checkpoint.name != f"global_step_{step}"]
     fix = (
         f"resume from another one with --resume {quote(str(checkpoint.parent / f'global_step_{others[-1]}'))}"
@@ -198,10 +199,9 @@ def verify(checkpoint: Path) -> None:
     raise CheckpointError(f"{damage}, so {checkpoint.name} cannot be resumed from: {fix}.")
 
 
-def parts(checkpoint: Path) -> dict[int, frozenset[str]]:
-    """What verl saved of the actor, from CONTENTS, by the number of processes that saved it."""
+def _parts(files: Iterable[str]) -> dict[int, frozenset[str]]:
     found: dict[int, frozenset[str]] = {}
-    for name in _listed(checkpoint) or {}:
+    for name in files:
         if match := re.fullmatch(rf"actor/({'|'.join(_CONTENT)})_world_size_(\d+)_rank_0\.pt", name):
             content, processes = _CONTENT[match.group(1)], int(match.group(2))
             found[processes] = found.get(processes, frozenset()) | {content}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from omegaconf import DictConfig, open_dict
 
 from env_service import variable
-from seal.backends import weight_socket
+from seal.backends import vllm_plugin
 from seal.system.paths import HOME
 
 LOCAL = "local"
@@ -26,7 +26,7 @@ QUEUE_NAMESPACE = "transfer_queue"
 SIZES = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "include_dashboard")
 """Arguments of ray.init that size a new cluster; Ray refuses them for an existing one."""
 
-FORWARDED = ("OMP_NUM_THREADS", variable("token"), weight_socket.VARIABLE)
+FORWARDED = ("OMP_NUM_THREADS", variable("token"), vllm_plugin.VARIABLE)
 FORWARDED_PREFIXES = ("VERL_", "VLLM_", "NCCL_", "GLOO_", "HF_", "WANDB_")
 """Variables of the launching shell that are passed on to workers on other nodes."""
 

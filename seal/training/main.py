@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 
 from omegaconf import DictConfig, OmegaConf
 
-from seal.backends import weight_socket
+from seal.backends import vllm_plugin
 from seal.records.ending import Ending
 from seal.training import cluster
 from seal.training.ending import TRAINER, record_ending
@@ -49,7 +49,7 @@ def main() -> None:
 def run(config: DictConfig, names: dict[str, str]) -> None:
     """Train in a process of the cluster; names: gets that process's name by its id."""
     check_registrations()
-    weight_socket.claim()
+    vllm_plugin.claim()
     cluster.prepare(config)
     import ray  # reads the environment that has been prepared
 

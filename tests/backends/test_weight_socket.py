@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from seal.backends import weight_socket
+from seal.backends import vllm_plugin
 from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
 
@@ -25,7 +25,7 @@ class Ends(NamedTuple):
 def ends(_):
     """In a process of its own: the names that verl's trainer and vLLM's worker give the socket."""
     os.environ |= PROCESS
-    weight_socket.claim()
+    vllm_plugin.claim()
     import ray
     from verl.utils.import_utils import import_external_libs
     from verl.workers.rollout.base import get_rollout_class

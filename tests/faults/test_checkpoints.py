@@ -12,8 +12,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seal.launch.folder import find_start
 from seal.launch.recipe import Recipe, read_recipe
+from seal.launch.start import find_start
 from seal.settings.run import CheckpointSettings
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME

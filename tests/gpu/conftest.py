@@ -8,7 +8,7 @@ import uuid
 import pytest
 import torch
 
-from seal.backends import weight_socket
+from seal.backends import vllm_plugin
 from seal.system.paths import HOME
 from seal.training.cluster import verl_environment
 from shelf.testbed.policy.grow import grow
@@ -49,7 +49,7 @@ def process(recipe, tmp_path_factory):
     ours = {name: str(value) for name, value in config.seal.process_env.items()}
     alone = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
     with pytest.MonkeyPatch.context() as patch:
-        environment = verl_environment(config) | ours | rank | alone | {weight_socket.VARIABLE: uuid.uuid4().hex}
+        environment = verl_environment(config) | ours | rank | alone | {vllm_plugin.VARIABLE: uuid.uuid4().hex}
         for name, value in environment.items():
             if name not in os.environ or name in rank | alone:
                 patch.setenv(name, value)

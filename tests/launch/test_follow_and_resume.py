@@ -17,10 +17,10 @@ from rich.text import Text
 
 from seal.launch.child import follow, name_tracked_run
 from seal.launch.console import step_line
-from seal.launch.folder import OWNER, Start, find_start
 from seal.launch.recipe import Recipe, total_steps
 from seal.launch.record import model_hashes, record_folder, without_secrets
 from seal.launch.run import Prepared, record
+from seal.launch.start import OWNER, Start, find_start
 from seal.records.ending import Ending
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, StepReport

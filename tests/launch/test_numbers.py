@@ -69,7 +69,7 @@ def said(base: Recipe, key: str, value: float) -> str:
             return ""
         recipe = Recipe(config, base.settings, base.service)
         recipe.__dict__["rows"] = base.rows  # no number of verl's changes them
-        return "\n".join(preflight.check(recipe))
+        return "\n".join(preflight.fit(recipe)[1])
     except (LaunchError, SettingsError) as error:
         return f"error: {error}"
     finally:

@@ -15,7 +15,7 @@ from env_service.client import ServiceClient, ServiceError
 from env_service.environments.bfcl.task_file import write_task_file
 from env_service.environments.registry import get_environment
 from env_service.protocol import PROTOCOL
-from seal.backends import weight_socket
+from seal.backends import vllm_plugin
 from seal.cli.main import execute, load
 from seal.launch.checks import devices, disk, preflight
 from seal.launch.checks.devices import Cluster, Node, authentication_modes
@@ -50,7 +50,7 @@ def config():
     return composed(HOME / "exp" / "quickstart.yaml")
 
 
-def refused(config, check=preflight.check) -> str:
+def refused(config, check=preflight.fit) -> str:
     with pytest.raises((LaunchError, SettingsError)) as error:
         check(Recipe.of(config))
     assert "\n" not in str(error.value)
@@ -63,7 +63,7 @@ def test_everything_that_is_missing_is_told_at_once_this_machine_first_and_the_h
     config.trainer.n_gpus_per_node = 64
     config.actor_rollout_ref.actor.ppo_mini_batch_size = 32
     with pytest.raises(LaunchError) as error:
-        preflight.check(Recipe.of(config))
+        preflight.fit(Recipe.of(config))
     first, second, *rest = str(error.value).splitlines()
     assert "trainer.n_gpus_per_node=64, but torch finds" in first and "seal.min_free_gb" in second
     assert any("tensorbord" in sentence for sentence in rest) and len(set(rest)) == len(rest)
@@ -214,7 +214,7 @@ def test_a_model_of_the_hub_is_checked_before_the_start(config, hub, monkeypatch
     assert "HF_HUB_OFFLINE" in refused(config, check)
     config.seal.process_env.HF_HUB_OFFLINE = "0"
     hub["Somebody/small"] = {"max_position_embeddings": 2048, "num_attention_heads": 4}
-    preflight.check(Recipe.of(config))
+    preflight.fit(Recipe.of(config))
     hub["Somebody/short"] = {"max_position_embeddings": 1024}
     for model, named in (
         ("Somebody/short", "1024 positions"),
@@ -379,7 +379,7 @@ def test_a_service_must_serve_the_tasks_of_the_mixtures(tmp_path, config):
             find_running([service.url], Needs(("bfcl",), (first, second)))
     config.seal.data.train.mixture = [{"tasks": "./nowhere.jsonl"}]
     with pytest.raises(LaunchError, match="nowhere"):
-        preflight.check(Recipe.of(config))
+        preflight.fit(Recipe.of(config))
 
 
 def test_a_mixture_is_written_as_rows(tmp_path, config):
@@ -468,14 +468,14 @@ def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(
     config.ray_kwargs.ray_init.address = "10.0.0.1:6379"
     config.env_service.env_url = "http://10.0.0.1:8082"
     shell = {"HF_HOME": "/models", "PYTHONPATH": "/extra", "BFCL_TOKEN": "secret", "SSH_TTY": "/dev/pts/0"}
-    prepare(config, shell | {weight_socket.VARIABLE: "own"})
+    prepare(config, shell | {vllm_plugin.VARIABLE: "own"})
     arguments = config.ray_kwargs.ray_init
     assert not set(arguments) & set(SIZES)
     environment = dict(arguments.runtime_env.env_vars)
     assert environment["PYTHONPATH"] == f"{HOME}:/extra"
     assert environment["HF_HOME"] == "/models" and environment["BFCL_TOKEN"] == "secret"
     assert environment["VERL_PLATFORM"] == "cpu" and "SSH_TTY" not in environment
-    assert environment[weight_socket.VARIABLE] == "own"
+    assert environment[vllm_plugin.VARIABLE] == "own"
     assert all(isinstance(value, str) for value in environment.values())
 
 

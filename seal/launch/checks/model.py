@@ -25,11 +25,6 @@ HUB_DEADLINE_S = 10
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-def is_local(recipe: Recipe) -> bool:
-    """Return whether the model is a folder on this machine."""
-    return (HOME / Path(recipe.config.actor_rollout_ref.model.path).expanduser()).is_dir()
-
-
 def check_model(recipe: Recipe) -> None:
     """LaunchError if the model or its adapter is not there, or does not fit the recipe."""
     config = recipe.config
@@ -55,15 +50,14 @@ def check_model(recipe: Recipe) -> None:
                 f"actor_rollout_ref.{key}={parts} does not divide the {heads} attention heads of "
                 "actor_rollout_ref.model.path: choose a divisor."
             )
-    local = HOME / Path(config.actor_rollout_ref.model.path).expanduser()
+    local = recipe.model_folder
     if local.is_dir() and not any(next(local.glob(kind), None) for kind in ("*.safetensors", "*.bin")):
         raise LaunchError(f"{MODEL}={local} holds no weights: `seal export` writes a checkpoint's as a model's folder.")
 
 
 def configuration(recipe: Recipe) -> dict[str, Any]:
     """The config.json of a recipe's model, from its folder, the hub or the cache; LaunchError if none gives it."""
-    path = recipe.config.actor_rollout_ref.model.path
-    local = HOME / Path(path).expanduser()
+    path, local = recipe.config.actor_rollout_ref.model.path, recipe.model_folder
     if local.is_dir():
         if not (local / "config.json").is_file():
             raise LaunchError(f"{MODEL}={path} holds no config.json: name a Hugging Face folder.")

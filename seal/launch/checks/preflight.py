@@ -15,7 +15,7 @@ from env_service.environments.kit.tool_calls import MODE as EVALUATED_ONLY
 from env_service.environments.registry import get_environment
 from seal.launch.checks.devices import check_devices, flash_attn_problem
 from seal.launch.checks.disk import check_disk
-from seal.launch.checks.model import check_model, is_local
+from seal.launch.checks.model import check_model
 from seal.launch.checks.numbers import require_sense, unusual
 from seal.launch.checks.places import check_places
 from seal.launch.checks.plan import require_plan
@@ -50,14 +50,14 @@ LOGGERS = ("console", "file", "tensorboard", "wandb", "mlflow", "swanlab", "trac
 """verl's experiment loggers; all but the first two need the package of their name."""
 
 
-def check(recipe: Recipe) -> tuple[str, ...]:
-    """Raise LaunchError with a line for each thing that would make the run fail later; returns warnings.
+def fit(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
+    """The recipe with the attention that works here, and warnings; LaunchError with a line for each thing amiss.
 
     What this machine tells comes first; the hub is asked only if nothing else is missing.
     """
     refusals: dict[str, int] = {}
     for check_one in CHECKS.values():
-        if check_one is check_model and refusals and not is_local(recipe):
+        if check_one is check_model and refusals and not recipe.model_folder.is_dir():
             continue
         try:
             check_one(recipe)
@@ -65,7 +65,8 @@ def check(recipe: Recipe) -> tuple[str, ...]:
             refusals.setdefault(str(error), error.code)
     if refusals:
         raise LaunchError("\n".join(refusals), max(refusals.values()))
-    return unusual(recipe)
+    fitted, fallback = choose_attention(recipe)
+    return fitted, (*unusual(recipe), *([fallback] if fallback else []))
 
 
 def choose_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
