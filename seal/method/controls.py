@@ -2,38 +2,18 @@
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 from seal.method import labels as vocabulary
 from seal.method.diagnosis.extension import Extension
 from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.labels import EXCLUDED
 from seal.method.profile import Tally
-from seal.settings.diagnosis import Blame, DiagnosisSettings
+from seal.settings.diagnosis import DiagnosisSettings
 
 Batch = list[tuple[str, ...]]
 
 _DRAWS = 1000
 """Permutations that are drawn until one changes every utility; the last one stands otherwise."""
-
-
-def counted_labels(
-    labels: Sequence[str], diagnosis: Sequence[Mapping[str, Any]], blame: Blame = "observed"
-) -> tuple[str, ...]:
-    """Return the labels that C_t, the cues and w count.
-
-    labels and diagnosis (`Diagnosis` as JSON) are those of the turns of one trajectory. observed: the labels as they
-    are, as in the paper. own: a failure that the turn inherited becomes `inherited`, which is excluded.
-    """
-    if blame == "observed":
-        return tuple(labels)
-    inherited = {entry["turn"] for entry in diagnosis if entry.get("blame") == "inherited"}
-    return tuple(
-        vocabulary.INHERITED
-        if turn in inherited and label not in EXCLUDED and not vocabulary.get(label).success
-        else label
-        for turn, label in enumerate(labels)
-    )
 
 
 def relabel(

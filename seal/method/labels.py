@@ -16,14 +16,12 @@ CORRECT_ABSTENTION = "correct_abstention"
 CHECKER_ERROR = "checker_error"
 GT_ERROR = "gt_error"
 BUDGET_CUT = "budget_cut"
-INHERITED = "inherited"
 
 BROKEN = frozenset({CHECKER_ERROR, GT_ERROR})
 """Labels that say that the verdict itself failed: the trajectory's reward means nothing."""
 
-EXCLUDED = BROKEN | {BUDGET_CUT, INHERITED}
-"""Labels that blame nobody for the turn: never counted, never weighted. `inherited` takes the place of a failure label
-when only a turn's own faults count (`seal.diagnosis.blame: own`)."""
+EXCLUDED = BROKEN | {BUDGET_CUT}
+"""Labels that blame nobody for the turn: never counted, never weighted."""
 
 SYNONYMS = {EMPTY_TURN: MISSING_TOOL_CALL}
 """Labels of the release's taxonomy that name the same failure as a label of the paper's."""
@@ -75,4 +73,3 @@ declare(PASS, 1.0, success=True)
 declare(CHECKER_ERROR, 1.0)
 declare(GT_ERROR, 1.0)
 declare(BUDGET_CUT, 1.0)
-declare(INHERITED, 1.0)

@@ -4,7 +4,6 @@ from typing import Literal
 
 from seal.settings.base import Count, Settings
 
-Blame = Literal["observed", "own"]
 Source = Literal["verifier", "random", "permuted"]
 
 
@@ -15,7 +14,5 @@ class DiagnosisSettings(Settings):
     """The set of labels: `paper`, the smaller one of the public `release`, or that of an extension (docs/extend.md)."""
     source: Source = "verifier"
     """Where training labels come from: the diagnosis (`verifier`), or a control that could falsify the method."""
-    blame: Blame = "observed"
-    """Which failures count in C_t, the cues and w: all (`observed`), or only a turn's `own`, not inherited ones."""
     window: Count = 10
     """Steps that the failure profile C_t counts as recent."""

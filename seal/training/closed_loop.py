@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from seal.method.algorithm import Rollout, Round, State, play_round
-from seal.method.controls import counted_labels, relabel
+from seal.method.controls import relabel
 from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.teacher import Evidence, Trial, figures, teacher_of
 from seal.records.step import Lift, Range, SentOmega, StepRecord, StepReport
@@ -100,9 +100,8 @@ class ClosedLoop:
         return [w.get(i, 0.0) for i in range(len(records))], report
 
     def _rollout(self, step: int, record: TrajectoryRecord) -> Rollout:
-        labels = counted_labels(record.labels, record.diagnosis, self._settings.diagnosis.blame)
         drawn = step if record.drawn is None else record.drawn
-        return Rollout(record.category, labels, record.score, drawn, not (self._teacher.teaches and record.cues))
+        return Rollout(record.category, record.labels, record.score, drawn, not (self._teacher.teaches and record.cues))
 
     def _trials(
         self, records: Sequence[TrajectoryRecord], groups: Sequence[Group], transfers: Mapping[int, float]

@@ -76,15 +76,6 @@ def test_a_round_is_weighed_with_rho_of_its_own_profile():
     assert loop.state["rho"] == report.record.rho
 
 
-@pytest.mark.parametrize(("blame", "w"), [("observed", 1.25), ("own", 1.5)])
-def test_inherited_failures_count_unless_the_recipe_asks_for_own_ones(blame, w):
-    blamed = ({"turn": 0, "blame": "own"}, {"turn": 1, "blame": "inherited"})
-    rows = [record(i, ("missing_tool_call", "state_mismatch"), diagnosis=blamed) for i in range(2)]
-    loop = ClosedLoop(settings(f"seal.diagnosis.blame={blame}", "seal.reweighting.dynamic=false"))
-    weights, report = run(loop, 1, rows)
-    assert set(weights) == {w} and ("state_mismatch" in report.record.label_counts) == (blame == "observed")
-
-
 # --- the controls, through the whole loop --------------------------------------------
 
 

@@ -113,7 +113,7 @@ def test_an_arm_with_runs_must_stay_as_it_was_but_for_settings_that_a_later_vers
     record_configuration(bench.experiment, bench.arms["seal"])
     path = bench.experiment.configuration("seal")
     recorded = OmegaConf.load(path)
-    del recorded.seal.diagnosis.blame
+    del recorded.seal.diagnosis.source
     OmegaConf.save(recorded, path)
     require_unchanged(bench.experiment, bench.arms)
     recorded.seal.diagnosis.window = 9

@@ -51,7 +51,7 @@ def test_every_ablation_holds(ablation, tmp_path, url):
 @pytest.mark.parametrize(
     "overrides",
     [
-        ("seal.diagnosis.source=permuted", "seal.diagnosis.blame=own"),
+        ("seal.diagnosis.source=permuted",),
         ("seal.diagnosis.taxonomy=release", "seal.reward.mode=t3rl"),
         ("seal.reward.cut=exclude", "seal.reward.mode=capped", "seal.rollout.max_steps=5"),
         ("algorithm.norm_adv_by_std_in_grpo=false", "actor_rollout_ref.rollout.val_kwargs.n=2"),
