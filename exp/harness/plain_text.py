@@ -1,4 +1,4 @@
-"""A harness in 40 lines of plain Python: the policy's messages go to the environment as they are.
+"""A harness in 50 lines of plain Python: the policy's messages go to the environment as they are.
 
 seal train exp/quickstart_harness.yaml --with-bfcl
 """
@@ -16,7 +16,7 @@ def ask(url: str, body: object = None, key: str = "") -> dict:
         return json.load(answer)
 
 
-def main() -> None:
+def play() -> None:
     """Play one episode."""
     policy, key = f"{os.environ['OPENAI_BASE_URL']}/chat/completions", os.environ["OPENAI_API_KEY"]
     task = os.environ["SEAL_TASK_URL"]
@@ -27,6 +27,13 @@ def main() -> None:
         answer = ask(task, {"text": text})
         messages += [{"role": "assistant", "content": text}, *answer["messages"]]
         ended = answer["ended"]
+
+
+def main() -> None:
+    """Play one episode after another."""
+    while True:
+        os.environ.update(ask(os.environ["SEAL_NEXT_URL"]))
+        play()
 
 
 if __name__ == "__main__":

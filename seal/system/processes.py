@@ -6,7 +6,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,8 @@ import psutil
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+KILL_S = 10.0
+"""Within which the kernel ends a process that is killed."""
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -82,24 +85,51 @@ def stop_descendants() -> None:
     _kill(psutil.Process().children(recursive=True))
 
 
-def stop_session(leader: int, name: str, value: str) -> None:
-    """Kill our descendants in a child's session, or with this variable in their environment; not the child itself.
+def session(leader: int, name: str, value: str) -> set[psutil.Process]:
+    """Our descendants in a child's session, or with this variable in their environment; not the child itself.
 
     Orphans are our descendants only after `adopt_orphans`.
     """
+    family = set()
+    for each in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error, ProcessLookupError):
+            theirs = os.getsid(each.pid) == leader or each.environ().get(name) == value
+            if theirs and each.pid != leader and each.status() != psutil.STATUS_ZOMBIE:  # that waits for its parent
+                family.add(each)
+    return family
+
+
+def stop_session(leader: int, name: str, value: str, keep: Set[psutil.Process] = frozenset()) -> None:
+    """Kill the processes of a `session`, but for those to keep."""
     for _ in range(3):  # a process that is killed can have started another one before
-        family = []
-        for each in psutil.Process().children(recursive=True):
-            with suppress(psutil.Error, ProcessLookupError):
-                if each.pid != leader and (os.getsid(each.pid) == leader or each.environ().get(name) == value):
-                    family.append(each)
+        family = session(leader, name, value) - keep
         if not family:
             break
         _kill(family)
 
 
-def _kill(family: Sequence[psutil.Process]) -> None:
+def resident(pids: Iterable[int]) -> int:
+    """Bytes of memory that processes hold, those that have ended none."""
+    held = 0
+    for pid in pids:
+        with suppress(psutil.Error):
+            held += psutil.Process(pid).memory_info().rss
+    return held
+
+
+def _kill(family: Collection[psutil.Process]) -> None:
     for member in family:
         with suppress(psutil.NoSuchProcess):
             member.kill()
-    psutil.wait_procs(family, timeout=10)
+    deadline = time.monotonic() + KILL_S
+    while (family := [each for each in family if not _gone(each)]) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def _gone(process: psutil.Process) -> bool:
+    """Whether a process has ended; one that another process has started may wait for it as a zombie."""
+    with suppress(ChildProcessError):
+        return os.waitpid(process.pid, os.WNOHANG)[0] != 0
+    with suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE
+    return True

@@ -25,7 +25,7 @@ from verl.workers.rollout.replica import TokenOutput
 from env_service.environments.bfcl.catalog import load_tasks
 from seal.launch.recipe import read_recipe
 from seal.records.trajectory import TrajectoryRecord
-from seal.rollout.agent_loop import SEALAgentLoop
+from seal.rollout.agent_loop import SEALAgentLoop, _slots
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.services import shared_services
 from seal.rollout.speaker import Said, Speaker
@@ -219,7 +219,8 @@ def roll_out(
         return await loop.run({"temperature": 1.0, "logprobs": True}, **row)
 
     async def play() -> list[AgentLoopOutput]:
-        shared_services.cache_clear()  # connections belong to an event loop, and each call has its own
+        shared_services.cache_clear()  # connections and places belong to an event loop, and each call has its own
+        _slots.cache_clear()
         loops = [agent_loop(config, engine) for _ in range(trajectories)]
         try:
             return list(await asyncio.gather(*(one(loop, number) for number, loop in enumerate(loops))))

@@ -1,22 +1,38 @@
-"""A harness that is a command: a process per rollout, in a session of its own."""
+"""A harness that is a command: a process for each rollout, or one that asks for a rollout after each one that it ends.
+
+A process that GETs its SEAL_NEXT_URL gets the variables of its rollout, and with each further request those of the next
+one. Asking is all that tells such a process from one that plays a single rollout and exits.
+"""
 
 import asyncio
 import contextlib
+import json
+import logging
 import os
 import re
+import secrets
 import subprocess
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 from seal.rollout.harness.task import Task
-from seal.system.processes import adopt_orphans, guard, stop_session
+from seal.system.processes import adopt_orphans, guard, resident, session, stop_session
 from seal.system.text import last_line
+
+logger = logging.getLogger(__name__)
 
 GRACE_S = 2.0
 """Within which the output of a command must close once the command has ended."""
 OUTPUT_BYTES = 65_536
 """Of a command's output, per rollout, that its log keeps."""
-
+BEAT_S = 2.0
+"""Between two signs of life to a process that waits for a rollout: its client may give up one that is silent."""
+LEAK_BYTES = 256 * 2**20
+"""By which a process may grow after its first rollout before another one takes its place."""
 
 HARMLESS = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_\w+|TZ|TERM|TMPDIR|PYTHONPATH|VIRTUAL_ENV|NODE_PATH|LD_LIBRARY_PATH|"
@@ -25,55 +41,162 @@ HARMLESS = re.compile(
 """The variables that each command inherits: without secrets, because code that the policy wrote may read them."""
 
 
-class _Output(asyncio.SubprocessProtocol):
-    """The last OUTPUT_BYTES of a command's output. exited: it has ended; closed: nothing else holds the output."""
+class Place(asyncio.SubprocessProtocol):
+    """A process of a command, and the rollout that it plays. url: where it asks for one.
 
-    def __init__(self) -> None:
-        self.kept = bytearray()
-        self.exited, self.closed = asyncio.Event(), asyncio.Event()
+    free: it has ended its rollout and asked for another one.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url, self.free = url, False
+        self._process: asyncio.SubprocessTransport | None = None
+        self._kept, self._exited, self._closed = bytearray(), asyncio.Event(), asyncio.Event()
+        self._rollout: Mapping[str, str] | None = None  # the one that it has not asked for yet
+        self._asking = self._over = asyncio.get_running_loop().create_future()
+        self._asking.set_result(None)
+        self._own: Set[psutil.Process] | None = None
+        self._bytes = 0
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self.kept = (self.kept + data)[-OUTPUT_BYTES:]
+        """Keep the last OUTPUT_BYTES of the output."""
+        self._kept = (self._kept + data)[-OUTPUT_BYTES:]
 
     def process_exited(self) -> None:
-        self.exited.set()
+        """End the rollout."""
+        self.free = False
+        self._exited.set()
+        _settle(self._over)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.closed.set()
+        """Nothing else holds the output."""
+        self._closed.set()
 
+    async def next(self) -> AsyncIterator[bytes]:
+        """The rollout that the process plays now, as JSON after a blank for each BEAT_S of waiting; ends the last one.
 
-async def run_command(command: Sequence[str], task: Task, log: Path, env: Sequence[str]) -> str:
-    """Run a command to its end in a session of its own; return how it ended, as the end of a sentence.
+        Of two requests the later one counts.
+        """
+        if self._own is None:  # what it has started before it asks first stays, as the program that a wrapper starts
+            self._own = await asyncio.to_thread(session, self._process.get_pid(), "SEAL_NEXT_URL", self.url)
+        _settle(self._asking)
+        if self._rollout is None:
+            self.free = not self._exited.is_set()
+            _settle(self._over)
+        asking = self._asking = asyncio.get_running_loop().create_future()
+        if self._rollout is not None:
+            _settle(asking, self._rollout)
+        self._rollout = None
+        try:
+            while not asking.done():
+                yield b" "
+                await asyncio.wait([asking], timeout=BEAT_S)
+            yield json.dumps(asking.result() or {}).encode()
+        finally:
+            _settle(asking)
 
-    env: the names of variables that it inherits beside HARMLESS.
-    """
-    adopt_orphans()
-    inherited = {name: value for name, value in os.environ.items() if name in env or HARMLESS.fullmatch(name)}
-    known = {"OPENAI_BASE_URL": task.base_url, "OPENAI_API_KEY": task.api_key, "OPENAI_MODEL": task.model}
-    known |= {"OPENAI_API_BASE": task.base_url, "SEAL_MCP_URL": task.mcp_url, "SEAL_TASK_URL": task.task_url}
-    process, output = await asyncio.get_running_loop().subprocess_exec(
-        _Output,
-        *guard(),
-        *command,
-        env={**inherited, **known},
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        await output.exited.wait()
-    finally:
-        if process.get_returncode() is None:
-            process.kill()
-        await asyncio.shield(asyncio.to_thread(stop_session, process.get_pid(), "SEAL_TASK_URL", task.task_url))
+    async def play(self, command: Sequence[str], env: Mapping[str, str], rollout: Mapping[str, str], log: Path) -> str:
+        """Play a rollout, given by its variables, to its end; return how it ended, as the end of a sentence.
+
+        command, env: start the process unless it runs. log: for its output.
+        """
+        self.free, self._over = False, asyncio.get_running_loop().create_future()
+        self._kept.clear()
+        stays = False
+        self._rollout = None if _settle(self._asking, rollout) else rollout
+        try:
+            if self._process is None:
+                self._process, _ = await asyncio.get_running_loop().subprocess_exec(
+                    lambda: self,
+                    *guard(),
+                    *command,
+                    env={**env, **rollout, "SEAL_NEXT_URL": self.url},
+                    stdin=subprocess.DEVNULL,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            await self._over
+            stays = self.free and await self._tidy()
+        finally:
+            if not stays:
+                await asyncio.shield(self.stop())
+            if self._kept:
+                log.parent.mkdir(parents=True, exist_ok=True)
+                log.write_bytes(self._kept)
+        code = self._process.get_returncode()
+        ended = "it asked for another one" if stays or code is None else f"exit code {code}"
+        return f" ({ended}, {last_words(self._kept.decode(errors='replace'))}; its output: {log})"
+
+    async def stop(self) -> None:
+        """End the process and all that it has started."""
+        self.free = False
+        if self._process is None:
+            return
+        if self._process.get_returncode() is None:
+            self._process.kill()
+        with contextlib.suppress(TimeoutError):  # while it ends, what it has started is neither its child nor ours
+            await asyncio.wait_for(self._exited.wait(), GRACE_S)
+        await asyncio.to_thread(stop_session, self._process.get_pid(), "SEAL_NEXT_URL", self.url)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(output.closed.wait(), GRACE_S)
-        process.close()
-        if output.kept:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            log.write_bytes(output.kept)
-    said = last_words(output.kept.decode(errors="replace"))
-    return f" (exit code {process.get_returncode()}, {said}; its output: {log})"
+            await asyncio.wait_for(self._closed.wait(), GRACE_S)
+        self._process.close()
+
+    async def _tidy(self) -> bool:
+        """End what the process has started in its rollout; return whether it may stay: it has not grown too much."""
+        leader = self._process.get_pid()
+        await asyncio.to_thread(stop_session, leader, "SEAL_NEXT_URL", self.url, self._own)
+        held = resident((leader, *(each.pid for each in self._own)))
+        self._bytes = self._bytes or held
+        if grown := held > self._bytes + LEAK_BYTES:
+            logger.warning("a harness's process has grown to %d MiB: another one takes its place", held >> 20)
+        return not grown
+
+
+class Places(dict[str, Place]):
+    """The processes of a worker that may ask for rollouts, by their keys at the gateway. url: of the gateway."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
+        self._free = defaultdict[tuple[tuple[str, ...], ...], list[str]](list)
+
+    async def play(self, command: Sequence[str], task: Task, log: Path, env: Sequence[str]) -> str:
+        """Play a rollout with a command; return how it ended, as the end of a sentence.
+
+        env: the names of variables that a process inherits beside HARMLESS.
+        """
+        adopt_orphans()
+        free = self._free[tuple(command), tuple(env)]
+        while free and not self[free[-1]].free:  # it has ended while it waited
+            await self.pop(free.pop()).stop()
+        key = free.pop() if free else secrets.token_hex(24)
+        if key not in self:
+            self[key] = Place(f"{self._url}/{key}/next")
+        place = self[key]
+        inherited = {name: value for name, value in os.environ.items() if name in env or HARMLESS.fullmatch(name)}
+        try:
+            return await place.play(command, inherited, _variables(task), log)
+        finally:
+            if place.free:
+                free.append(key)
+            else:
+                del self[key]
+
+    async def close(self) -> None:
+        """End all processes."""
+        await asyncio.gather(*(place.stop() for place in self.values()))
+
+
+def _variables(task: Task) -> dict[str, str]:
+    """What a command gets for a rollout."""
+    known = {"OPENAI_BASE_URL": task.base_url, "OPENAI_API_KEY": task.api_key, "OPENAI_MODEL": task.model}
+    return known | {"OPENAI_API_BASE": task.base_url, "SEAL_MCP_URL": task.mcp_url, "SEAL_TASK_URL": task.task_url}
+
+
+def _settle(future: asyncio.Future[Any], value: Any = None) -> bool:
+    """Give a future its result, unless it has one; return whether it had none."""
+    if missing := not future.done():
+        future.set_result(value)
+    return missing
 
 
 def last_words(output: str) -> str:

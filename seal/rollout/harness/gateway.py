@@ -4,6 +4,7 @@ GET v1/models, POST v1/chat/completions    the policy, for any OpenAI client; th
 GET, POST KEY/task                         the episode as text: what it opened with; one message of the policy
 POST KEY/task/fail                         the rollout ends as the policy's failure
 KEY/task/mcp                               the episode's tools and its user, over MCP (streamable HTTP)
+GET KEY/next                               the variables of the rollout that a command's process plays next
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from env_service.protocol import first_error
 from env_service.server import BoundedServer
 from seal.rollout.harness import mcp
 from seal.rollout.harness.chains import OutOfBudget
+from seal.rollout.harness.command import Place, Places
 from seal.rollout.harness.dialect import chat
 from seal.rollout.harness.messages import MODEL
 from seal.rollout.harness.sessions import ENDED, Refused, Session, Sessions
@@ -58,6 +60,7 @@ class Gateway:
             hosts = ",".join(sorted({*named, LOOPBACK} - {""}))
             os.environ.update(no_proxy=hosts, NO_PROXY=hosts)
         self.sessions = Sessions(http_url(*listener.getsockname()[:2]))
+        self.places = Places(self.sessions.url)
         self._mcp = mcp.manager()
         quiet = {"log_level": "warning", "access_log": False}
         config = uvicorn.Config(self, ws="none", lifespan="off", proxy_headers=False, **quiet)
@@ -71,6 +74,8 @@ class Gateway:
             given = request.headers.get("authorization") or request.headers.get("x-api-key", "")
             key = given.removeprefix("Bearer ")
         try:
+            if name == "next" and (place := self.places.get(key)) is not None:
+                return await _next(place, send)
             session = self._session(key)
             with session.request():
                 answer = await self._answer(f"{request.method} {name}", session, request)
@@ -80,8 +85,11 @@ class Gateway:
             await JSONResponse({"error": error}, refused.status)(scope, receive, send)
 
     async def _serve(self, server: uvicorn.Server, listener: socket.socket) -> None:
-        async with self._mcp.run():
-            await server.serve(sockets=[listener])
+        try:
+            async with self._mcp.run():
+                await server.serve(sockets=[listener])
+        finally:
+            await self.places.close()
 
     def _session(self, key: str) -> Session:
         if key not in self.sessions:
@@ -107,6 +115,15 @@ class Gateway:
             await task.fail((await _read(Text, request)).text)
             return JSONResponse({"ended": True})
         raise Refused(404, "The gateway has v1/chat/completions, v1/models, KEY/task, KEY/task/fail and KEY/task/mcp.")
+
+
+async def _next(place: Place, send: Send) -> None:
+    headers = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    with contextlib.suppress(asyncio.CancelledError):  # the worker ends
+        async for piece in place.next():
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _complete(session: Session, request: chat.Request, gone: Callable[[], Awaitable[bool]]) -> Response:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.harness.chains import Policy
-from seal.rollout.harness.command import run_command
 from seal.rollout.harness.gateway import shared_gateway
 from seal.rollout.harness.sessions import Session
 from seal.rollout.harness.task import Address, Event, Harness, Task, function
@@ -117,7 +116,7 @@ class HarnessSpeaker(Speaker):
     async def _run(self, task: Task) -> str:
         """Run the harness to its end; return how it ended, as the end of a sentence."""
         if not isinstance(self._harness, str):
-            return await run_command(self._harness, task, self._log, self._env)
+            return await shared_gateway().places.play(self._harness, task, self._log, self._env)
         try:
             await function(self._harness)(task)
         except SystemExit as exit:
