@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
+from env_service.environments.kit.tool_calls import NATIVE
 from seal.method.controls import named_failures
 from seal.method.interface.cues import Omega
 from seal.method.teacher import Role, omega_for, teacher_of, whole_part
@@ -20,6 +21,7 @@ from seal.rollout.engine import EngineSpeaker
 from seal.rollout.episode import Episode
 from seal.rollout.harness.chains import Policy
 from seal.rollout.lesson import Lesson, Siblings, leave_out_failures, siblings
+from seal.rollout.native import NativeFormat
 from seal.rollout.play import Terms, play
 from seal.rollout.row import Row
 from seal.rollout.services import Services, shared_services
@@ -135,9 +137,11 @@ class SEALAgentLoop(AgentLoopBase):
     def _speaker(self, row: Row, sampling_params: dict[str, Any], attempt: int) -> "EngineSpeaker | HarnessSpeaker":
         """The policy itself, or the harness that asks it."""
 
+        native = self._native(self.service.mode(row.environment))
+
         def policy(chain: int = 0) -> EngineSpeaker:
             key = f"{attempt}/{chain}" if chain else attempt
-            return EngineSpeaker(self, self.settings, self.budgets, row, sampling_params, key)
+            return EngineSpeaker(self, self.settings, self.budgets, row, sampling_params, key, native)
 
         settings = self.settings
         if settings.rollout.harness is None:
@@ -150,6 +154,10 @@ class SEALAgentLoop(AgentLoopBase):
         rollout = settings.rollout
         failed = rollout.harness_failure == "failed"
         return HarnessSpeaker(rollout.harness, rollout.deadline_s, chains, log, rollout.harness_env, failed)
+
+    def _native(self, mode: str) -> NativeFormat | None:
+        """The model's own tool format, if a prompt mode asks for it."""
+        return NativeFormat(self.rollout_config.multi_turn.format, self.tokenizer) if mode == NATIVE else None
 
     def _output(self, record: TrajectoryRecord, stream: TokenStream, row: Row) -> AgentLoopOutput:
         """What verl trains."""

@@ -14,6 +14,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
 from seal.rollout.budgets import Budgets
 from seal.rollout.dialogue import Dialogue
+from seal.rollout.native import NativeFormat
 from seal.rollout.row import Row
 from seal.rollout.speaker import Said, Speaker, SpeakerFault
 from seal.rollout.stream import TokenStream
@@ -35,6 +36,7 @@ class EngineSpeaker(Speaker):
         row: Row,
         sampling_params: dict[str, Any],
         attempt: int | str,
+        native: NativeFormat | None = None,
     ):
         self._loop = loop
         self._timeout_s = settings.rollout.generation_timeout_s
@@ -42,7 +44,7 @@ class EngineSpeaker(Speaker):
         self._sampling_params = sampling_params
         self._seed = f"{settings.seed}/{row.place}/{attempt}"
         self._request_id = uuid4().hex  # one for all messages, so that the same server holds the prefix
-        self.stream = TokenStream(loop, budgets, row.trains)
+        self.stream = TokenStream(loop, budgets, row.trains, native)
         self.tokens_in = 0
 
     async def say(self, dialogue: Dialogue, most: int | None = None) -> Said | None:
@@ -51,7 +53,7 @@ class EngineSpeaker(Speaker):
         most: tokens of the message, if it may have fewer than the budgets leave.
         """
         room = await self.stream.hear(dialogue)
-        message, eos = len(self.stream.sampled), self._loop.tokenizer.eos_token_id
+        message, stops = len(self.stream.sampled), self.stream.stops
         self.limit = self.stream.limit
         if room < 1:
             return None
@@ -63,14 +65,14 @@ class EngineSpeaker(Speaker):
             {
                 **self._sampling_params,
                 "max_tokens": room,
-                "stop_token_ids": [eos],
+                "stop_token_ids": sorted(stops),
                 "seed": zlib.crc32(f"{self._seed}/{message}".encode()),
             },
         )
         await self.stream.append(dialogue.turn, sampled)
-        # A message shorter than its room ended with a stop token: eos or another one of the model.
-        cut = sampled.ids[-1] != eos and len(sampled.ids) >= room
-        return Said(self.stream.decoded(sampled.ids if cut else sampled.ids[:-1]), cut)
+        # A message shorter than its room ended with a stop token: one of ours or another one of the model.
+        cut = sampled.ids[-1] not in stops and len(sampled.ids) >= room
+        return Said(await self.stream.text(sampled.ids, cut), cut)
 
     async def ended(self, dialogue: Dialogue) -> None:
         """TokenPathError unless the response is what was sampled."""

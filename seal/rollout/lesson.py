@@ -28,7 +28,7 @@ class Lesson(Speaker):
             self.limit = self.stream.limit
             return None
         await self.stream.append(dialogue.turn, message)
-        return Said(self.stream.decoded(message.ids[:-1]))
+        return Said(await self.stream.text(message.ids, cut=False))
 
     async def ended(self, dialogue: Dialogue) -> None:
         """TokenPathError unless the response is what was sampled."""

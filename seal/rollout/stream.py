@@ -11,6 +11,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
 from seal.rollout.budgets import Budgets
 from seal.rollout.dialogue import Dialogue
+from seal.rollout.native import NativeFormat, request
 from seal.rollout.token_path import Sampled, TokenPathError, check
 
 Result = TypeVar("Result")
@@ -23,11 +24,14 @@ class TokenStream:
     response token; logprobs: natural logarithms, 0 for context, per response token. spans: (turn, start, end) of each
     sampled message in response tokens. versions: the steps of the weights that sampled them. length: of prompt and
     response in tokens, when it was last compared with the budgets. room: the most tokens of the next message; limit:
-    the budget (a key of CUTS) that leaves no more.
+    the budget (a key of CUTS) that leaves no more. stops: the tokens that end a message.
+    native: the model's own tool format, None if the prompt mode is a text.
     """
 
-    def __init__(self, loop: AgentLoopBase, budgets: Budgets, trains: bool):
-        self._loop, self._budgets, self._trains = loop, budgets, trains
+    def __init__(self, loop: AgentLoopBase, budgets: Budgets, trains: bool, native: NativeFormat | None = None):
+        self._loop, self._budgets, self._trains, self._native = loop, budgets, trains, native
+        self._tools: list[dict[str, Any]] | None = None
+        self.stops = {loop.tokenizer.eos_token_id, *(native.stops if native is not None else ())}
         self._heard = 0  # how many messages of the dialogue are in the tokens
         self.ids: list[int] = []
         self.prompt_length = 0
@@ -40,12 +44,18 @@ class TokenStream:
 
     def empty(self) -> "TokenStream":
         """A stream without tokens, for the same policy and budgets."""
-        return TokenStream(self._loop, self._budgets, self._trains)
+        return TokenStream(self._loop, self._budgets, self._trains, self._native)
 
     @property
     def response(self) -> list[int]:
         """The tokens after the first prompt."""
         return self.ids[self.prompt_length :]
+
+    async def text(self, ids: Sequence[int], cut: bool) -> str:
+        """A sampled message as the service reads it; cut: a limit cut it, so that it has no stop token."""
+        if self._native is None:
+            return self.decoded(ids if cut else ids[:-1])
+        return await self._native.read(self.decoded(ids), "" if cut else self.decoded(ids[-1:]), self._tools or ())
 
     def decoded(self, ids: Sequence[int]) -> str:
         """The text of some tokens, special ones included."""
@@ -56,24 +66,29 @@ class TokenStream:
 
         Raises TokenPathError if the chat template refuses the dialogue.
         """
-        ids, mask, logprobs = self.ids, self.mask, self.logprobs
+        ids, mask, logprobs, messages = self.ids, self.mask, self.logprobs, dialogue.messages
+        if self._native is not None:
+            messages, self._tools = request(messages)
         if not ids:
-            ids = await on_token_path(self._loop.ct_build_initial_tokens(dialogue.messages))
+            ids = await on_token_path(self._loop.ct_build_initial_tokens(messages, tools=self._tools))
         else:
             if dialogue.truncated and dialogue.truncated[-1] == len(self.sampled) - 1:
                 # In validation, as officially, a cut message is closed and the dialogue goes on.
                 ids, mask, logprobs = [*ids, self._loop.tokenizer.eos_token_id], [*mask, 0], [*logprobs, 0.0]
-            previous = dialogue.messages[: self._heard + 1]  # with the message that was sampled last
-            merged, mask, logprobs = await on_token_path(
-                self._loop.ct_merge_context_msg(previous, dialogue.messages, ids, mask, logprobs)
+            previous = messages[: self._heard + 1]  # with the message that was sampled last
+            merged, *_ = await on_token_path(
+                self._loop.ct_merge_context_msg(previous, messages, ids, mask, logprobs, tools=self._tools)
             )
-            ids = merged.token_ids
+            new = merged.token_ids[len(ids) - (taken := merged.removed_prefix_token_count) :]
+            # verl takes a stop token back that opens the next message too; it was sampled, so it stays, once.
+            new = new[taken:] if taken and new[:taken] == ids[-taken:] else new
+            ids, mask, logprobs = [*ids, *new], [*mask, *(0 for _ in new)], [*logprobs, *(0.0 for _ in new)]
         self.length = len(ids)
         self.limit, self.room = self._budgets.room(len(mask), self.length, self._trains)
         if self.room >= 1:
             self.ids, self.mask, self.logprobs = ids, mask, logprobs
             self.prompt_length = self.prompt_length or self.length
-            self._heard = len(dialogue.messages)
+            self._heard = len(messages)
         return self.room
 
     async def append(self, turn: int, message: Sampled) -> None:

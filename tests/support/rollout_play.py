@@ -136,11 +136,15 @@ class ScriptedEngine:
     """Replaces verl's server client; every trajectory gets the same messages, as tokens.
 
     before: awaited with the number of the message (from 1) that is asked for; it may
-    wait, raise, kill something, or give another answer.
+    wait, raise, kill something, or give another answer. tokenizer, model_type: of another
+    model; a text that ends with one of its special tokens is not closed with eos.
     """
 
-    def __init__(self, texts: Sequence[str], before: Before | None = None):
+    def __init__(
+        self, texts: Sequence[str], before: Before | None = None, tokenizer: Any = None, model_type: str = "qwen2"
+    ):
         self._texts = texts
+        self.tokenizer, self.model_type = tokenizer or globals()["tokenizer"](), model_type
         self._before = before
         self._said: dict[str, int] = {}
         self.prompts: list[list[int]] = []
@@ -151,7 +155,8 @@ class ScriptedEngine:
         if self._before is not None and (answer := await self._before(number)) is not None:
             return answer
         text = self._texts[min(number, len(self._texts)) - 1]
-        ids = [*tokenizer().encode(text, add_special_tokens=False), tokenizer().eos_token_id]
+        ids = self.tokenizer.encode(text, add_special_tokens=False)
+        ids += [] if ids and ids[-1] in sampling_params["stop_token_ids"] else [self.tokenizer.eos_token_id]
         ids = ids[: sampling_params["max_tokens"]]
         logprobs = [-0.001 * (position + 1) - number for position in range(len(ids))]
         return TokenOutput(token_ids=ids, log_probs=logprobs, stop_reason="completed")
@@ -179,11 +184,11 @@ def agent_loop(config: DictConfig, engine: ScriptedEngine) -> SEALAgentLoop:
     return SEALAgentLoop(
         trainer_config=DictConfigWrap(config),
         server_manager=engine,
-        tokenizer=tokenizer(),
+        tokenizer=engine.tokenizer,
         processor=None,
         dataset_cls=None,
         data_config=DictConfigWrap(config.data),
-        hf_model_type="qwen2",
+        hf_model_type=engine.model_type,
     )
 
 

@@ -13,7 +13,7 @@ from env_service.environments.bfcl.python_calls import looks_like_calls, read_ca
 from env_service.environments.kit import formats
 from env_service.environments.kit.calls import Parsed, blocks, call_of, read_blocks
 from env_service.environments.kit.stray import stray_call
-from env_service.environments.kit.tool_calls import MODE, ToolCalls, with_tools
+from env_service.environments.kit.tool_calls import MODE, NATIVE, Native, ToolCalls, with_tools
 from seal.method.interface.wording import PromptWording
 from seal.system.text import without_thoughts
 
@@ -223,6 +223,12 @@ class OpenaiFormat(ToolCalls, BfclFormat):
         return super().parse(text, tool_documents().keys())
 
 
+class NativeFormat(Native, OpenaiFormat):
+    """The same tools in the policy's own template; unlike the package's handler, it runs the calls beside a bad one."""
+
+    parse = Native.parse
+
+
 def _converted(tools: Sequence[Document]) -> list[dict[str, Any]]:
     """The documents as the package's `convert_to_tool` writes them, whose module imports parsers of other languages."""
     return [{"type": "function", "function": {**tool, "parameters": _property(tool["parameters"])}} for tool in tools]
@@ -242,9 +248,9 @@ def _property(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _MODES = (QwenFormat(), CompactFormat(), CompactArgumentsFormat(), ToolaceFormat())
-_ALSO: Mapping[str, BfclFormat] = {"toolace_fc": _MODES[3], MODE: OpenaiFormat()}
+_ALSO: Mapping[str, BfclFormat] = {"toolace_fc": _MODES[3], MODE: OpenaiFormat(), NATIVE: NativeFormat()}
 FORMATS: Mapping[str, BfclFormat] = {form.name: form for form in _MODES} | _ALSO
-"""All modes by name, the default first; the release's name of one of them, and the one for evaluation alone."""
+"""All modes by name, the default first; the release's name of one, and those whose calls another reads."""
 
 
 def format_names() -> tuple[str, ...]:

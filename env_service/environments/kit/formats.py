@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from env_service.environments.base import Document
+from env_service.environments.base import Call, Document
 from env_service.environments.kit.calls import Parsed, read_blocks
 from seal.method.interface.schema_cue import arguments_of, required
 from seal.method.interface.wording import PromptWording
@@ -34,6 +34,10 @@ class Format(ABC):
     @abstractmethod
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return the canonical assistant text of one call."""
+
+    def message(self, text: str, calls: Sequence[Call]) -> str:
+        """Return an assistant's message with a text and calls."""
+        return "\n".join(filter(None, (text, *(self.render_call(*call) for call in calls))))
 
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
         """Return the messages that answer the calls of one assistant message: here one with a block for each."""

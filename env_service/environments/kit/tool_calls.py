@@ -1,20 +1,26 @@
 """Tools and their calls as a chat API has them, apart from the text: `tools` in a request, `tool_calls` in an answer.
 
-An episode exchanges text, so both are written into it as JSON; whoever asks the API takes them out again.
+An episode exchanges text, so both are written into it as JSON; whoever asks the model takes them out again.
 """
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from env_service.environments.base import Document
+from env_service.environments.base import Call, Document
 from env_service.environments.kit.calls import Parsed, call_of
 from env_service.environments.kit.formats import Format
 from env_service.environments.kit.stray import stray_call
 from seal.method.interface.wording import PromptWording
+from seal.system.text import without_thoughts
 
 MODE = "openai_fc"
-"""The name of the format. It is for evaluation alone: a policy in an engine is trained on its text."""
+"""The name of the format whose calls an API reads, in evaluation alone."""
+NATIVE = "native"
+"""The name of the format whose calls the agent loop reads, in training alone (`seal.rollout.native`)."""
+UNREAD = "unread"
+"""The key of an entry of `tool_calls` that is no call: it says why what looked like one was not read."""
 _OPENING = '[{"type": "function"'
 
 
@@ -34,23 +40,49 @@ class ToolCalls(Format):
 
     def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
         """Read the calls of a message: all of them, or, as officially, none if one is not a call."""
-        content, entries = read_message(text)
-        calls = []
-        for number, entry in enumerate(entries, 1):
-            try:
-                if not isinstance(function := entry.get("function"), dict):
-                    raise ValueError("it is not a function's")
-                calls.append(call_of({"name": None, "arguments": None} | function))
-            except (ValueError, RecursionError) as error:
-                return Parsed((), (f"Tool call {number} cannot be read: {str(error).rstrip('.')}.",), content)
-        return Parsed(tuple(calls), () if calls else stray_call(content, tools), content)
+        parsed = _read_calls(*read_message(text), tools)
+        return replace(parsed, calls=(), refusals=parsed.refusals[:1]) if parsed.refusals else parsed
 
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
         return [{"role": "tool", "content": text} for text in texts]
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        function = {"name": name, "arguments": json.dumps(arguments)}
-        return write_message("", [{"id": "call_0", "type": "function", "function": function}])
+        return self.message("", [(name, arguments)])
+
+    def message(self, text: str, calls: Sequence[Call]) -> str:
+        """Return an assistant's message with a text and calls."""
+        return write_message(text, [entry(*call, f"call_{number}") for number, call in enumerate(calls)])
+
+
+class Native(ToolCalls):
+    """The format of a policy that reads and writes tools as its chat template does."""
+
+    name = NATIVE
+    cue_wording = PromptWording("Write each call in the form that the system text gives for tool calls.")
+
+    def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
+        """Read the calls of a message, and refuse what looked like one and was not read."""
+        content, entries = read_message(text)
+        return _read_calls(without_thoughts(content), entries, tools)
+
+
+def _read_calls(content: str, entries: Sequence[Mapping[str, Any]], tools: Collection[str]) -> Parsed:
+    calls: list[Call] = []
+    refusals: list[str] = []
+    for number, each in enumerate(entries, 1):
+        try:
+            if not isinstance(function := each.get("function"), dict):
+                raise ValueError(each.get(UNREAD, "it is not a function's"))
+            calls.append(call_of({"name": None, "arguments": None} | function))
+        except (ValueError, RecursionError) as error:
+            refusals.append(f"Tool call {number} cannot be read: {str(error).rstrip('.')}.")
+    stray = () if calls or refusals else stray_call(content, tools)
+    return Parsed(tuple(calls), (*refusals, *stray), content)
+
+
+def entry(name: str, arguments: Mapping[str, Any], identity: str) -> dict[str, Any]:
+    """Return an entry of `tool_calls`."""
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
 
 
 def write_message(content: str, calls: Sequence[Mapping[str, Any]]) -> str:
@@ -80,3 +112,10 @@ def split_tools(text: str) -> tuple[str, list[dict[str, Any]]]:
     """A message without the tools that `with_tools` wrote into it, and these."""
     before, _, last = text.rpartition("\n")
     return (before, json.loads(last)) if last.startswith(_OPENING) else (text, [])
+
+
+def split_cues(system: str) -> tuple[str, str]:
+    """A system text up to its tools, and what Omega added after them; no cues without tools."""
+    before, found, rest = f"\n{system}".rpartition(f"\n{_OPENING}")
+    tools, _, cues = rest.partition("\n")
+    return (f"{before}{found}{tools}"[1:], cues.strip("\n")) if found else (system, "")

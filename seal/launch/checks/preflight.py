@@ -12,6 +12,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from env_service.environments.kit.tool_calls import MODE as EVALUATED_ONLY
+from env_service.environments.kit.tool_calls import NATIVE
 from env_service.environments.registry import get_environment
 from seal.launch.checks.devices import check_devices, flash_attn_problem
 from seal.launch.checks.disk import check_disk
@@ -57,7 +58,7 @@ def fit(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
     """
     refusals: dict[str, int] = {}
     for check_one in CHECKS.values():
-        if check_one is check_model and refusals and not recipe.model_folder.is_dir():
+        if check_one in (check_model, _tool_format) and refusals and not recipe.model_folder.is_dir():
             continue
         try:
             check_one(recipe)
@@ -66,7 +67,7 @@ def fit(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
     if refusals:
         raise LaunchError("\n".join(refusals), max(refusals.values()))
     fitted, fallback = choose_attention(recipe)
-    return fitted, (*unusual(recipe), *([fallback] if fallback else []))
+    return fitted, (*unusual(recipe), *_tool_format(recipe), *([fallback] if fallback else []))
 
 
 def choose_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
@@ -149,13 +150,21 @@ def _environments(recipe: Recipe) -> None:
         if name in recipe.environments and (mode := service.mode(name)) == EVALUATED_ONLY:
             raise LaunchError(
                 f"env_service.prompt_mode={mode} is for `seal evaluate` alone, since an API reads the calls: "
-                f"train with {next(each for each in formats if each != mode)} (with a harness too: docs/harness.md)."
+                f"train with {NATIVE} (with a harness too: docs/harness.md)."
             )
-        if name in recipe.environments and (mode := service.mode(name)) not in formats:
+        if name in recipe.environments and (mode := service.mode(name)) not in (*formats, NATIVE):
             raise LaunchError(
                 f"env_service.prompt_mode={mode} is not a format of {name}, which has {', '.join(formats)}: add "
                 f"{name}: {formats[0]} to env_service.prompt_modes, or set the key to one of them."
             )
+
+
+def _tool_format(recipe: Recipe) -> tuple[str, ...]:
+    if not any(recipe.service.mode(name) == NATIVE for name in recipe.environments):
+        return ()
+    from seal.launch.checks.native import check_native  # its tokenizer loads only where a recipe needs it
+
+    return check_native(recipe)
 
 
 def _tasks(recipe: Recipe) -> None:
@@ -209,5 +218,6 @@ CHECKS: dict[str, Callable[[Recipe], object]] = {
     "validations": _validations,
     "loggers": _loggers,
     "model": check_model,
+    "tool format": _tool_format,
 }
 """Each raises LaunchError with one sentence; `seal doctor` runs them one by one."""

@@ -1,0 +1,121 @@
+"""The model's own tool format, before a run in the prompt mode `native`: its template and verl's parser must agree."""
+
+import asyncio
+from functools import cache
+from typing import Any
+
+from jinja2.exceptions import TemplateError
+from omegaconf import OmegaConf
+from transformers import AutoTokenizer
+
+from env_service.environments.kit.tool_calls import UNREAD, entry, read_message
+from seal.launch.checks.model import MODEL, configuration
+from seal.launch.recipe import Recipe
+from seal.rollout.native import PARSERS, NativeFormat, token_builder
+from seal.system.errors import LaunchError
+from seal.system.text import first_line
+
+PARSER = "actor_rollout_ref.rollout.multi_turn.format"
+TEXT_MODES = "or train in a text mode, as env_service.prompt_mode=hermes"
+KINDS = {"text": "string", "count": "integer", "loud": "boolean", "to": "array"}
+ARGUMENTS = {"text": "007", "count": 2, "loud": False, "to": ["a", "b"]}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "probe_tool",
+        "description": "Say it.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                name: {"type": kind, "description": name} | ({"items": {"type": "string"}} if kind == "array" else {})
+                for name, kind in KINDS.items()
+            },
+            "required": ["text"],
+        },
+    },
+}
+CALL = entry("probe_tool", ARGUMENTS, "functions.probe_tool:0")
+DIALOGUE: list[dict[str, Any]] = [
+    {"role": "system", "content": "s"},
+    {"role": "user", "content": "u"},
+    {
+        "role": "assistant",
+        "content": "<think>\na thought\n</think>\n\n",
+        "tool_calls": [CALL | {"function": CALL["function"] | {"arguments": ARGUMENTS}}],
+    },
+    {"role": "tool", "tool_call_id": CALL["id"], "name": "probe_tool", "content": "r"},
+    {"role": "assistant", "content": "Done."},
+    {"role": "user", "content": "v"},
+]
+"""With what templates treat in their own ways: a number as text, a list, a thought, a result, a second user turn."""
+
+
+def check_native(recipe: Recipe) -> tuple[str, ...]:
+    """Raise LaunchError for a template or parser that cannot be trained with; return what a user should know."""
+    path, parser = recipe.config.actor_rollout_ref.model.path, recipe.config.actor_rollout_ref.rollout.multi_turn.format
+    if parser not in PARSERS:
+        raise LaunchError(f"{PARSER}={parser} is no tool parser of verl: set it to one of {', '.join(PARSERS)}.")
+    model = configuration(recipe)
+    try:
+        folder = str(recipe.model_folder) if recipe.model_folder.is_dir() else path
+        tokenizer = _tokenizer(folder, bool(recipe.config.actor_rollout_ref.model.trust_remote_code))
+    except (OSError, ValueError) as error:
+        raise LaunchError(f"{MODEL}={path}: its tokenizer cannot be loaded: {first_line(str(error))}") from error
+    template = OmegaConf.select(recipe.config, "actor_rollout_ref.model.custom_chat_template")
+    tokenizer.chat_template = template or tokenizer.chat_template
+    kwargs = OmegaConf.to_container(recipe.config.data).get("apply_chat_template_kwargs") or {}
+    builder = token_builder(tokenizer, model.get("model_type"), kwargs)
+    try:
+        prompts = {end: builder.build_initial_tokens(DIALOGUE[:end], tools=[TOOL]) for end in (2, 4, 6)}
+        added = {
+            end: builder.merge_context_tokens(
+                DIALOGUE[: end - 1], DIALOGUE[:end], prompts[end - 2], tools=[TOOL]
+            ).token_ids[len(prompts[end - 2]) :]
+            for end in (4, 6)
+        }
+        shows = "probe_tool" in tokenizer.decode(prompts[2])
+    except (ValueError, TypeError, TemplateError) as error:
+        raise LaunchError(
+            f"env_service.prompt_mode=native: the chat template of {path} cannot hold a dialogue with tools "
+            f"({first_line(str(error)).rstrip('.')}): name one that does in "
+            f"actor_rollout_ref.model.custom_chat_template, {TEXT_MODES}."
+        ) from error
+    if not shows:
+        raise LaunchError(
+            f"env_service.prompt_mode=native: the chat template of {path} does not show tools: name one that does in "
+            f"actor_rollout_ref.model.custom_chat_template, {TEXT_MODES}."
+        )
+    said = prompts[4][_common(prompts[2], prompts[4]) :]
+    if not _reads(parser, tokenizer, said):
+        others = " or ".join(name for name in PARSERS if _reads(name, tokenizer, said))
+        mend = f"set it to {others}" if others else f"none of verl's does; {TEXT_MODES.removeprefix('or ')}"
+        raise LaunchError(f"{PARSER}={parser} does not read the calls that the chat template of {path} writes: {mend}.")
+    kept = all(
+        _common(prompts[end - 2], prompts[end]) == len(prompts[end - 2])
+        and prompts[end][len(prompts[end]) - len(added[end]) :] == added[end]
+        for end in (4, 6)
+    )
+    if kept:
+        return ()
+    return (
+        f"The chat template of {path} writes earlier messages anew as a dialogue goes on (Qwen3's drops thoughts). "
+        "Training keeps them as sampled; a server that evaluates the model shows them as the template does.",
+    )
+
+
+@cache
+def _tokenizer(name: str, trusted: bool) -> Any:
+    return AutoTokenizer.from_pretrained(name, trust_remote_code=trusted)
+
+
+def _reads(parser: str, tokenizer: Any, said: list[int]) -> bool:
+    """Whether a parser finds the probe's call, as it was meant, in a message and what follows it."""
+    text = asyncio.run(NativeFormat(parser, tokenizer).read(tokenizer.decode(said), "", [TOOL]))
+    made = [each["function"] for each in read_message(text)[1] if UNREAD not in each]
+    return made == [CALL["function"]]
+
+
+def _common(one: list[int], other: list[int]) -> int:
+    """The length of the beginning that two lists share."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))

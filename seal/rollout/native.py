@@ -1,0 +1,242 @@
+"""The model's own tool format: an episode as its chat template shows it, and its sampled messages as verl reads them.
+
+The service exchanges text in the format `native`, with tools, calls and results as JSON in it. Here that text becomes
+messages with tools, and a sampled message that text. What looks like a call and is not read is written down as unread.
+"""
+
+import json
+import logging
+import re
+from ast import literal_eval
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from verl.experimental.agent_loop import tool_parser
+from verl.experimental.agent_loop.tool_parser import FunctionCall, ToolParser
+from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
+
+from env_service.environments.kit.calls import call_of
+from env_service.environments.kit.tool_calls import UNREAD, entry, read_message, split_cues, split_tools, write_message
+from seal.system.text import without_thoughts
+
+Message = dict[str, Any]
+logging.getLogger(tool_parser.__file__).setLevel(logging.CRITICAL)  # what verl cannot read is unread in the record
+
+
+class Marks(NamedTuple):
+    """How a format marks calls: around each of them, and around all of a message; tagged: values are not JSON."""
+
+    opening: str
+    closing: str
+    before: str = ""
+    after: str = ""
+    tagged: bool = False
+
+
+_DSML = "\uff5cDSML\uff5c"
+PARSERS: Mapping[str, Marks] = {
+    "hermes": Marks("<tool_call>", "</tool_call>"),
+    "gpt-oss": Marks(" to=functions.", "<|call|>", "<|start|>assistant<|channel|>commentary"),
+    "qwen3_coder": Marks("<function=", "</function>", "<tool_call>", "</tool_call>", True),
+    "glm": Marks("<tool_call>", "</tool_call>", tagged=True),
+    "seed": Marks("<function=", "</function>", "<seed:tool_call>", "</seed:tool_call>", True),
+    "minimax": Marks("<invoke name=", "</invoke>", "<minimax:tool_call>", "</minimax:tool_call>", True),
+    "kimi": Marks(
+        "<|tool_call_begin|>", "<|tool_call_end|>", "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
+    ),
+    "deepseek_v4": Marks(
+        f"<{_DSML}invoke name=", f"</{_DSML}invoke>", f"<{_DSML}tool_calls>", f"</{_DSML}tool_calls>", True
+    ),
+    "gemma4": Marks("<|tool_call>", "<tool_call|>"),
+}
+"""verl's parsers. A message is read call by call, so that a bad one takes no other with it."""
+
+_TAGGED = re.compile(
+    rf"(?:<(?:{_DSML})?parameter(?:=| name=\")|<arg_key>)([^>\"<\n]+)\"?(?: string=\"(\w+)\")?"
+    rf"(?:</arg_key>\s*<arg_value>|>)(.*?)(?:</(?:{_DSML})?parameter>|</arg_value>)",
+    re.DOTALL,
+)
+_ANALYSIS = re.compile(r"(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>(.*?)(?:<\|end\|>|\Z)", re.DOTALL)
+_HEADER = re.compile(r"(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|message\|>)?|<\|(?:start\|>assistant|end\|>)")
+_RECIPIENT = re.compile(r"^([\w.-]+)[^{]*?<\|message\|>")
+_KIMI = re.compile(r"^(?:functions\.)?(.+?)(?::\d+)?$")
+
+
+class _Text:
+    """A tokenizer for verl's parsers that decodes to a text: they must not read thoughts, nor need a padding token."""
+
+    pad_token = ""
+
+    def __init__(self, tokenizer: Any, text: str = ""):
+        self._tokenizer, self._text = tokenizer, text
+
+    def decode(self, *_: Any, **__: Any) -> str:
+        return self._text
+
+    def convert_tokens_to_ids(self, token: str) -> Any:
+        return self._tokenizer.convert_tokens_to_ids(token)
+
+
+class NativeFormat:
+    """The tool format of a model; parser: names verl's, of PARSERS."""
+
+    def __init__(self, parser: str, tokenizer: Any):
+        self._name, self._marks, self._tokenizer = parser, PARSERS[parser], tokenizer
+        closing = [self._marks.closing] if parser == "gpt-oss" else []
+        own = ToolParser.get_tool_parser(parser, _Text(tokenizer)).stop_token_ids
+        self.stops = frozenset([*own, *map(tokenizer.convert_tokens_to_ids, closing)]) - {tokenizer.unk_token_id, None}
+        """The tokens, beside eos, that end a message with calls."""
+
+    async def read(self, text: str, stop: str, tools: Sequence[Mapping[str, Any]]) -> str:
+        """A sampled message as the service reads it.
+
+        stop: the stop token at its end, "" without one. tools: entries of a request's `tools`, whose types values get.
+        """
+        marks, thoughts = self._marks, ""
+        if stop != marks.closing:
+            text = text.removesuffix(stop)
+        body = without_thoughts(text)
+        if self._name == "gpt-oss":
+            thoughts = "\n".join(_ANALYSIS.findall(body))
+            body = _ANALYSIS.sub("", body)
+        elif body != text:
+            thoughts = (
+                text[: len(text) - len(body)].strip().removeprefix("<think>").removesuffix("</think>").strip("\n")
+            )
+        content, *pieces = body.split(marks.opening)
+        entries = [await self._entry(piece, number, tools) for number, piece in enumerate(pieces)]
+        around = () if self._name == "gpt-oss" else tuple(filter(None, (marks.before, marks.after)))
+        closed = sum(marks.closing in piece for piece in pieces)
+        if body.count(marks.closing) > closed or (not pieces and any(mark in body for mark in around)):
+            entries.append(self._unread())
+        content = "\n".join((content, *(piece.partition(marks.closing)[2] for piece in pieces[-1:])))
+        for mark in (*around, marks.closing):
+            content = content.replace(mark, "")
+        content = content.strip()
+        if self._name == "gpt-oss":
+            content = _HEADER.sub("", content).strip()
+        if thoughts:
+            content = f"<think>\n{thoughts}\n</think>\n\n{content}"
+        return write_message(content, sorted(entries, key=lambda each: UNREAD in each))
+
+    async def _entry(self, piece: str, number: int, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """What stands after an opening as an entry of `tool_calls`."""
+        marks = self._marks
+        inside, closed, _ = piece.partition(marks.closing)
+        if self._name == "gpt-oss":
+            inside = _RECIPIENT.sub(r"\1 <|constrain|>json<|message|>", inside)
+        whole = f"{marks.before}{marks.opening}{inside}{marks.closing}{marks.after}"
+        _, found = await ToolParser.get_tool_parser(self._name, _Text(self._tokenizer, whole)).extract_tool_calls([])
+        if not closed or len(found) != 1:
+            return self._unread()
+        try:
+            name, arguments = self._meant(found[0], inside, tools)
+        except (ValueError, RecursionError):
+            return self._unread()
+        return entry(name, arguments, found[0].tool_call_id or f"call_{number}")
+
+    def _meant(
+        self, found: FunctionCall, inside: str, tools: Sequence[Mapping[str, Any]]
+    ) -> tuple[str, Mapping[str, Any]]:
+        """A call as it was written: verl reads numbers where a text is asked for, and nothing where JSON is broken."""
+        if self._name == "kimi":
+            arguments = inside.partition("<|tool_call_argument_begin|>")[2]
+            return call_of({"name": _KIMI.match(found.name)[1], "arguments": arguments})
+        name, arguments = call_of({"name": found.name, "arguments": json.loads(found.arguments)})
+        if self._marks.tagged:
+            if _TAGGED.sub("", inside).strip('">\n ') != name or name.split() != [name]:
+                raise ValueError("there is text between its arguments")
+            known = next((each["function"] for each in tools if each["function"]["name"] == name), {})
+            schemas = known.get("parameters", {}).get("properties", {})
+            arguments = {
+                key.strip(): _value(raw, {"true": "string", "false": None}.get(flag, _type(schemas.get(key.strip()))))
+                for key, flag, raw in _TAGGED.findall(inside)
+            }
+        return name, arguments
+
+    def _unread(self) -> dict[str, Any]:
+        return {UNREAD: f"it is not in the format {self._name}"}
+
+
+def _type(schema: Any) -> Any:
+    return schema.get("type") if isinstance(schema, Mapping) else None
+
+
+def _value(raw: str, kind: Any) -> Any:
+    """A tagged value: as it stands where its type is that of a text, else as JSON or Python where it is that."""
+    text = raw[1:-1] if len(raw) > 1 and raw[0] == raw[-1] == "\n" else raw
+    if kind == "string" or (isinstance(kind, list) and "string" in kind):
+        return text
+    for read in (json.loads, literal_eval):
+        try:
+            value = read(text.strip())
+            json.dumps(value)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue
+        return value
+    return text
+
+
+def token_builder(tokenizer: Any, model_type: str | None, kwargs: Mapping[str, Any]) -> Any:
+    """verl's builder of a dialogue's tokens, as the agent loop gets it. kwargs: of the chat template."""
+    return create_continuous_token_builder(tokenizer, hf_model_type=model_type, chat_template_kwargs=dict(kwargs))
+
+
+def request(dialogue: Sequence[Mapping[str, str]]) -> tuple[list[Message], list[dict[str, Any]]]:
+    """An episode's messages for a chat template, and the tools of its system text.
+
+    Tools that a later message announces stay in its text: a template shows tools at the beginning alone, and what was
+    sampled after it must not move. An answer to what was no call of the format is the user's.
+    """
+    first, rest = dialogue[0], dialogue[1:]
+    if first["role"] != "system":
+        first, rest = {"content": ""}, dialogue
+    shown, cues = split_cues(first["content"])
+    text, tools = split_tools(shown)
+    cues, tools = noted(cues, tools)
+    system = "\n\n".join(filter(None, (text, cues)))
+    messages: list[Message] = [{"role": "system", "content": system}] if system else []
+    unanswered: list[dict[str, Any]] = []
+    for message in rest:
+        role, text = message["role"], message["content"]
+        if role == "assistant":
+            content, entries = read_message(text)
+            unanswered = [each for each in entries if UNREAD not in each]
+            calls = [{**each, "function": _decoded(each["function"])} for each in unanswered]
+            messages.append({"role": role, "content": content} | ({"tool_calls": calls} if calls else {}))
+        elif role == "tool" and unanswered:
+            call = unanswered.pop(0)
+            messages.append(
+                {"role": role, "tool_call_id": call["id"], "name": call["function"]["name"], "content": text}
+            )
+        else:
+            messages.append({"role": "user" if role == "tool" else role, "content": text})
+    return messages, tools
+
+
+def noted(cues: str, tools: Sequence[Mapping[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
+    """Move schema cues into the descriptions of the tools that they are about; return the other cues, and the tools."""
+    notes: dict[str, str] = {}
+    rest = []
+    names = {tool["function"]["name"] for tool in tools}
+    for line in cues.split("\n"):
+        name, _, note = line.removeprefix("- ").partition(": ")
+        if line.startswith("- ") and name in names:
+            notes[name] = note
+        else:
+            rest.append(line)
+    return "\n".join(rest), [
+        {**tool, "function": {**(function := tool["function"]), "description": _joined(function, notes)}}
+        if tool["function"]["name"] in notes
+        else dict(tool)
+        for tool in tools
+    ]
+
+
+def _joined(function: Mapping[str, Any], notes: Mapping[str, str]) -> str:
+    return f"{function['description']}\nArguments: {notes[function['name']]}"
+
+
+def _decoded(function: Mapping[str, Any]) -> dict[str, Any]:
+    """A call with its arguments as an object, which every template can write."""
+    return {**function, "arguments": json.loads(function["arguments"])}

@@ -1,0 +1,251 @@
+"""Rollouts in the model's own tool format, over the real service; an engine with a script stands for vLLM."""
+
+import asyncio
+import json
+
+import pytest
+from verl.experimental.agent_loop.tool_parser import ToolParser
+
+from env_service.environments.bfcl.catalog import load_tasks
+from env_service.environments.bfcl.environment import BfclEnvironment
+from env_service.environments.kit.tool_calls import UNREAD, read_message
+from seal.method.interface.cues import Omega
+from seal.rollout.native import PARSERS, NativeFormat, request
+from tests.support.rollout_play import TASK, ScriptedEngine, roll_out, running_service
+from tests.support.templates import FAMILIES, family_tokenizer
+
+SIZES = (
+    "env_service.prompt_mode=native",
+    "data.max_prompt_length=20000",
+    "data.max_response_length=60000",
+    "actor_rollout_ref.rollout.max_model_len=80000",
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=80000",
+    "seal.rollout.max_message_tokens=4096",
+    "seal.rollout.attempts=1",
+)
+KEEPING = ("hermes", "coder", "glm")
+
+
+@pytest.fixture(scope="module")
+def url():
+    with running_service() as service:
+        yield service.url
+
+
+def spoken(family: str, content: str = "", *calls) -> str:
+    """A message as the family's model samples it, without eos: as its template writes it."""
+    entries = [
+        {"id": str(n), "type": "function", "function": dict(zip(("name", "arguments"), call, strict=True))}
+        for n, call in enumerate(calls)
+    ]
+    if family == "harmony":
+        [(name, arguments)] = calls or [("", "")]
+        text = f"<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{json.dumps(arguments)}<|call|>"
+        return text if calls else f"<|channel|>final<|message|>{content}"
+    asked = [{"role": "user", "content": "u"}]
+    said = {"role": "assistant", "content": content} | ({"tool_calls": entries} if entries else {})
+    texts = [
+        family_tokenizer(family).apply_chat_template(messages, tokenize=False, add_generation_prompt=prompt)
+        for messages, prompt in ((asked, True), ([*asked, said], False))
+    ]
+    assert texts[1].startswith(texts[0])
+    text = texts[1][len(texts[0]) :].removesuffix("<|im_end|>\n")
+    return text + ("<|observation|>" if calls else "<|user|>") if family == "glm" else text
+
+
+def reference(family: str, task_id: str = TASK) -> list[str]:
+    texts = []
+    for calls in BfclEnvironment().calls(load_tasks()[task_id]):
+        texts += [spoken(family, "", call) for call in calls] + [spoken(family, "Done.")]
+    return texts
+
+
+def play(url, family, texts, *overrides, **columns):
+    engine = ScriptedEngine(texts, None, family_tokenizer(family), FAMILIES[family].model_type)
+    parser = f"actor_rollout_ref.rollout.multi_turn.format={FAMILIES[family].parser}"
+    ((output, record),) = roll_out([url], engine, *SIZES, parser, *overrides, **columns)
+    return output, record, engine
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_reference_passes_and_its_tokens_are_those_sampled(url, family):
+    texts = reference(family)
+    output, record, engine = play(url, family, texts)
+    assert (record.infra_message, record.score, record.stop) == ("", 1.0, "completed")
+    encode, eos = engine.tokenizer.encode, engine.tokenizer.eos_token_id
+    stops = {eos, *NativeFormat(FAMILIES[family].parser, engine.tokenizer).stops}
+    said = [encode(text, add_special_tokens=False) for text in texts]
+    said = [ids if ids[-1] in stops else [*ids, eos] for ids in said]
+    kept = [token for token, mask in zip(output.response_ids, output.response_mask, strict=True) if mask]
+    assert kept == [token for ids in said for token in ids]
+    stream = output.prompt_ids + output.response_ids
+    assert all(stream[: len(prompt)] == prompt for prompt in engine.prompts)
+    if family in KEEPING:
+        messages, tools = request(record.messages[:-1])
+        whole = engine.tokenizer.apply_chat_template(messages, tools=tools, return_dict=False)
+        end = [stream[-1]] if family == "glm" else encode("\n", add_special_tokens=False)
+        assert (stream if family != "glm" else stream[:-1]) == (whole if family == "glm" else whole[:-1]) and end
+
+
+@pytest.mark.parametrize("category", ["miss_func", "miss_param", "long_context"])
+def test_withheld_tools_are_announced_in_words_and_the_dialogue_goes_on(url, category):
+    task = f"multi_turn_{category}_1"
+    _, record, engine = play(url, "coder", reference("coder", task), task_id=task, category=category)
+    assert (record.infra_message, record.score) == ("", 1.0)
+    assert all(one == two[: len(one)] for one, two in zip(engine.prompts, engine.prompts[1:], strict=False))
+
+
+CALL = ("cd", {"folder": "document"})
+WRONG = {
+    "no such tool": lambda family: spoken(family, "", ("change_folder", {"folder": "document"})),
+    "wrong argument": lambda family: spoken(family, "", ("cd", {"path": "document"})),
+    "another effect": lambda family: spoken(family, "", ("cd", {"folder": "temp"})),
+    "cut off": lambda family: spoken(family, "", CALL).replace(PARSERS[FAMILIES[family].parser].closing, ""),
+    "outside the format": lambda family: spoken(family, '{"name": "cd", "arguments": {"folder": "document"}}'),
+    "no call": lambda family: spoken(family, "I have done it."),
+}
+
+
+def judged(record) -> tuple:
+    """Verdict, labels and diagnosis without its words."""
+    diagnosis = [{name: value for name, value in turn.items() if name != "reason"} for turn in record.diagnosis]
+    return record.infra_message, record.score, record.labels, str(diagnosis)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_play_has_the_labels_that_it_has_in_a_text_mode(url, wrong):
+    found = {}
+    for family in ("hermes", "coder", "glm", "harmony"):
+        texts = [WRONG[wrong](family), *[spoken(family, "Done.")] * 9]
+        _, record, _ = play(url, family, texts)
+        found[family] = judged(record)
+    texts = [WRONG[wrong]("hermes"), *[spoken("hermes", "Done.")] * 9]
+    _, record, _ = play(url, "hermes", texts, "env_service.prompt_mode=bfcl_qwen_fc")
+    assert record.labels and set(found.values()) == {judged(record)}
+
+
+def test_a_bad_call_takes_no_other_with_it_and_the_answer_of_each_is_its_own(url):
+    omega = Omega.of(["feedback_error"]).to_json()
+    text = f"<tool_call>\n{{broken\n</tool_call>\n{spoken('hermes', '', CALL)}"
+    _, record, engine = play(url, "hermes", [text, spoken("hermes", "Done.")], omega=omega)
+    first = record.evidence[0]["actions"][0]
+    assert [call["name"] for call in first["calls"]] == ["cd"] and len(first["refusals"]) == 1
+    messages, _ = request(record.messages)
+    roles = [(message["role"], message.get("name")) for message in messages[:5]]
+    assert [role for role in roles if role[0] != "system"][:4] == [
+        ("user", None),
+        ("assistant", None),
+        ("tool", "cd"),
+        ("user", None),
+    ]
+    assert record.infra is None and len(engine.prompts) > 1
+
+
+def test_omega_speaks_in_descriptions_in_the_system_text_and_in_answers(url):
+    omega = Omega.of(["schema_required", "feedback_error", "use_tools"]).to_json()
+    texts = [spoken("coder", "", ("cd", {"folder": "nowhere"})), spoken("coder", "Done.")]
+    seen = {}
+    for training in (True, False):
+        _, record, engine = play(url, "coder", texts, training=training, omega=omega)
+        assert record.infra is None
+        seen[training] = [engine.tokenizer.decode(prompt) for prompt in engine.prompts[:2]]
+    assert "\nArguments: folder (required)</description>" in seen[True][0]
+    assert "# Advice" in seen[True][0].partition("<tools>")[0] and "- cd: folder" not in seen[True][0]
+    assert "Arguments: " not in seen[False][0] and "# Advice" not in seen[False][0]
+    assert len(seen[True][1]) - len(seen[True][0]) > len(seen[False][1]) - len(seen[False][0])
+
+
+def test_every_parser_of_verl_has_its_marks():
+    assert set(PARSERS) == set(ToolParser._registry)
+
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "say",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "text": {"type": "string"},
+                    "count": {"type": "integer"},
+                    "loud": {"type": "boolean"},
+                    "to": {"type": "array"},
+                },
+            },
+        },
+    }
+]
+MEANT = {"text": "007", "count": 2, "loud": False, "to": ["a", "b"]}
+_TAGS = ("text", "007"), ("count", "2"), ("loud", "false"), ("to", '["a", "b"]')
+_GPT = '<|constrain|>json<|message|>{"text": "007", "count": 2, "loud": false, "to": ["a", "b"]}<|call|>'
+_BAR = "\uff5c"
+WRITTEN = {
+    "hermes": ('<tool_call>\n{"name": "say", "arguments": ', json.dumps(MEANT), "}\n</tool_call>"),
+    "gpt-oss": ("<|channel|>commentary to=functions.say ", "", _GPT),
+    "qwen3_coder": (
+        "<tool_call>\n<function=say>\n",
+        "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in _TAGS),
+        "</function>\n</tool_call>",
+    ),
+    "glm": (
+        "<tool_call>say\n",
+        "".join(f"<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n" for key, value in _TAGS),
+        "</tool_call>",
+    ),
+    "seed": (
+        "<seed:tool_call><function=say>",
+        "".join(f"<parameter={key}>{value}</parameter>" for key, value in _TAGS),
+        "</function></seed:tool_call>",
+    ),
+    "minimax": (
+        '<minimax:tool_call>\n<invoke name="say">\n',
+        "".join(f'<parameter name="{key}">{value}</parameter>\n' for key, value in _TAGS),
+        "</invoke>\n</minimax:tool_call>",
+    ),
+    "kimi": (
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.say:0<|tool_call_argument_begin|>",
+        json.dumps(MEANT),
+        "<|tool_call_end|><|tool_calls_section_end|>",
+    ),
+    "deepseek_v4": (
+        f'<{_BAR}DSML{_BAR}tool_calls>\n<{_BAR}DSML{_BAR}invoke name="say">\n',
+        "".join(
+            f'<{_BAR}DSML{_BAR}parameter name="{key}" string="{str(key == "text").lower()}">{value}'
+            f"</{_BAR}DSML{_BAR}parameter>\n"
+            for key, value in _TAGS
+        ),
+        f"</{_BAR}DSML{_BAR}invoke>\n</{_BAR}DSML{_BAR}tool_calls>",
+    ),
+}
+
+
+def read(parser: str, text: str) -> tuple[str, list]:
+    return read_message(asyncio.run(NativeFormat(parser, family_tokenizer("hermes")).read(text, "", TOOLS)))
+
+
+@pytest.mark.parametrize("parser", WRITTEN)
+def test_a_call_is_read_as_it_was_written_and_a_cut_one_is_unread(parser):
+    opening, middle, closing = WRITTEN[parser]
+    whole, marks = opening + middle + closing, PARSERS[parser]
+    (made,) = read(parser, whole)[1]
+    assert (made["function"]["name"], json.loads(made["function"]["arguments"])) == ("say", MEANT)
+    thought = (
+        f"<|channel|>analysis<|message|>{whole}<|end|><|start|>assistant" if parser == "gpt-oss" else f"{whole}</think>"
+    )
+    content, entries = read(parser, f"{thought}{whole}")
+    assert entries == [made] and content.startswith("<think>")
+    for broken in (
+        whole.replace(marks.closing, ""),
+        closing,
+        opening + "{" + marks.closing if not middle else whole.replace(middle, "{", 1),
+    ):
+        assert [UNREAD in entry for entry in read(parser, broken)[1]] == [True], broken
+    assert [UNREAD in entry for entry in read(parser, whole + whole.replace(marks.closing, "") + whole)[1]][:1] == [
+        False
+    ]
+
+
+def test_broken_json_is_no_call_without_arguments():
+    text = "".join(WRITTEN["kimi"]).replace('"007"', "007")
+    assert [UNREAD in entry for entry in read("kimi", text)[1]] == [True]
