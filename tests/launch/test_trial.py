@@ -21,11 +21,12 @@ def url():
         yield service.url
 
 
-def tried(url, tmp_path, harness, failure="lost"):
+def tried(url, tmp_path, harness, failure="lost", *more):
     settings = (
         f"seal.rollout.harness={harness}",
         f"seal.rollout.harness_failure={failure}",
         f"seal.run_dir={tmp_path}",
+        *more,
     )
     require_trial(read_recipe(HOME / "exp" / "quickstart.yaml", settings), url)
 
@@ -43,6 +44,8 @@ def tried(url, tmp_path, harness, failure="lost"):
 )
 def test_a_harness_that_plays_starts(url, tmp_path, harness, failure):
     tried(url, tmp_path, harness, failure)
+    if not harness.startswith("["):
+        tried(url, tmp_path, harness, failure, "env_service.prompt_mode=native")
 
 
 @pytest.mark.parametrize(

@@ -249,3 +249,36 @@ def test_a_call_is_read_as_it_was_written_and_a_cut_one_is_unread(parser):
 def test_broken_json_is_no_call_without_arguments():
     text = "".join(WRITTEN["kimi"]).replace('"007"', "007")
     assert [UNREAD in entry for entry in read("kimi", text)[1]] == [True]
+
+
+def named(harness: str) -> str:
+    return f"seal.rollout.harness=tests.support.harnesses:{harness}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("harness", ["native", "over_mcp", "streaming"])
+def test_a_harness_trains_in_the_models_own_format(url, family, harness):
+    texts = reference(family)
+    own, record, _ = play(url, family, texts)
+    output, through, _ = play(url, family, texts, named(harness))
+    assert (through.infra_message, through.score, through.rewritten, through.unsampled_calls) == ("", 1.0, 0, 0)
+    assert through.labels == record.labels and through.tokens == record.tokens
+    if harness == "streaming":
+        assert (output.prompt_ids, output.response_ids) == (own.prompt_ids, own.response_ids)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_play_of_a_harness_has_the_same_labels(url, wrong):
+    texts = [WRONG[wrong]("coder"), *[spoken("coder", "Done.")] * 9]
+    _, record, _ = play(url, "coder", texts)
+    for harness in ("native", "over_mcp"):
+        _, through, _ = play(url, "coder", texts, named(harness))
+        assert judged(through) == judged(record)
+
+
+def test_omega_speaks_to_a_harness_as_to_seals_own_loop(url):
+    omega = Omega.of(["schema_required", "feedback_error", "use_tools"]).to_json()
+    _, record, engine = play(url, "coder", [spoken("coder", "Done.")], named("native"), omega=omega)
+    start = engine.tokenizer.decode(engine.prompts[0])
+    assert record.infra is None and "\nArguments: folder (required)</description>" in start
+    assert "# Advice" in start.partition("<tools>")[0]

@@ -156,7 +156,7 @@ class ScriptedEngine:
             return answer
         text = self._texts[min(number, len(self._texts)) - 1]
         ids = self.tokenizer.encode(text, add_special_tokens=False)
-        ids += [] if ids and ids[-1] in sampling_params["stop_token_ids"] else [self.tokenizer.eos_token_id]
+        ids += [] if ids and ids[-1] in sampling_params.get("stop_token_ids", ()) else [self.tokenizer.eos_token_id]
         ids = ids[: sampling_params["max_tokens"]]
         logprobs = [-0.001 * (position + 1) - number for position in range(len(ids))]
         return TokenOutput(token_ids=ids, log_probs=logprobs, stop_reason="completed")

@@ -16,6 +16,7 @@ from env_service.environments.kit.blame import blame
 from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.scene import Scene
 from env_service.environments.kit.tasks import Check, Outcome
+from env_service.environments.kit.tool_calls import NATIVE
 from seal.method.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
 from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.interface.feedback import observe_feedback
@@ -91,7 +92,7 @@ class ToolEpisode:
             "tool_prompt_mode": scene.format.name,
             **scene.info(),
         }
-        if scene.settings.native and "<tool_call>" in scene.format.render_call("", {}):
+        if scene.settings.native and (scene.format.name == NATIVE or "<tool_call>" in scene.format.render_call("", {})):
             info["native"] = {**scene.native(), "cues": content[plain:]}
         return {"state": [{"role": "system", "content": content}, {"role": "user", "content": user}], "info": info}
 

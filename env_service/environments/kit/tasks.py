@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from env_service.environments.base import Call, Document, Side, Split, TaskFacts
 from env_service.environments.kit.formats import FORMATS, Format, get_format
-from env_service.environments.kit.tool_calls import MODE, NATIVE, Native, ToolCalls
+from env_service.environments.kit.tool_calls import AGENT_FORMATS, MODE, ToolCalls
 from seal.method.diagnosis.evidence import CallError, CallEvidence
 from seal.method.interface.secrets import Secrets, reference_secrets
 
@@ -58,7 +58,7 @@ class Outcome:
     error: CallError | None = None
 
 
-_FORMATS: Mapping[str, Format] = {**FORMATS, MODE: ToolCalls(), NATIVE: Native()}
+_FORMATS: Mapping[str, Format] = {**AGENT_FORMATS, MODE: ToolCalls()}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from env_service.environments.base import Call, Document
 from env_service.environments.kit.calls import Parsed, call_of
-from env_service.environments.kit.formats import Format
+from env_service.environments.kit.formats import FORMATS, Format
 from env_service.environments.kit.stray import stray_call
 from seal.method.interface.wording import PromptWording
 from seal.system.text import without_thoughts
@@ -64,6 +64,10 @@ class Native(ToolCalls):
         """Read the calls of a message, and refuse what looked like one and was not read."""
         content, entries = read_message(text)
         return _read_calls(without_thoughts(content), entries, tools)
+
+
+AGENT_FORMATS: Mapping[str, Format] = {**FORMATS, NATIVE: Native()}
+"""The formats in which a policy reads the tools of an agent that brings its own."""
 
 
 def _read_calls(content: str, entries: Sequence[Mapping[str, Any]], tools: Collection[str]) -> Parsed:

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from env_service.environments.kit.formats import FORMATS, Format
+from env_service.environments.kit.formats import Format
+from env_service.environments.kit.tool_calls import AGENT_FORMATS
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.harness.messages import (
     Answer,
@@ -93,7 +94,7 @@ class Policy:
 
     def __init__(self, speaker: Callable[[int], "EngineSpeaker"], prompt_mode: str, max_steps: int | None):
         self._speaker = speaker
-        self._form: Format = FORMATS.get(prompt_mode, FORMATS["hermes"])
+        self._form: Format = AGENT_FORMATS.get(prompt_mode, AGENT_FORMATS["hermes"])
         self._max_steps = max_steps
         self._one_at_a_time = asyncio.Lock()
         self._chains: list[Chain] = []

@@ -98,8 +98,8 @@ def rendered(messages: Sequence[ChatMessage], form: Format) -> Iterator[dict[str
             yield from form.results([message.text for message in group])
             continue
         for message in group:
-            calls = [form.render_call(*call) for call in message.calls]
-            yield {"role": role, "content": "\n".join(filter(None, (message.text, *calls)))}
+            text = form.message(message.text, message.calls) if message.calls else message.text
+            yield {"role": role, "content": text}
 
 
 def rendered_start(

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from annotated_types import MaxLen
 from pydantic import BaseModel
 
+from env_service.environments.kit.tool_calls import AGENT_FORMATS, NATIVE
 from seal.method.diagnosis.schema import with_json_types
 from seal.rollout.dialogue import Dialogue
 from seal.system.text import clipped, first_line
@@ -83,7 +84,7 @@ class Task:
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Run a tool; return its answer, an error's text included."""
         self._require_native()
-        answers = await self._say("call", call_text(name, arguments))
+        answers = await self._say("call", call_text(name, arguments, self._mode))
         return "\n".join(_bare(message["content"]) for message in answers) if answers else ENDED
 
     async def user_messages(self) -> AsyncIterator[str]:
@@ -179,8 +180,10 @@ def require_harness(harness: Harness | None) -> None:
         )
 
 
-def call_text(name: str, arguments: Mapping[str, Any]) -> str:
-    """A call as the default formats want it; escaped, so that no argument can hold a tag."""
+def call_text(name: str, arguments: Mapping[str, Any], mode: str | None = None) -> str:
+    """A call as the default formats, or the prompt mode `native`, want it; escaped, so that no argument holds a tag."""
+    if mode == NATIVE:
+        return AGENT_FORMATS[NATIVE].render_call(name, arguments)
     call = json.dumps({"name": name, "arguments": dict(arguments)}).replace("<", "\\u003c")
     return f"<tool_call>\n{call}\n</tool_call>"
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from env_service.environments.kit.formats import FORMATS
+from env_service.environments.kit.formats import Format
+from env_service.environments.kit.tool_calls import AGENT_FORMATS
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.episode import Episode
@@ -28,7 +29,8 @@ async def play_trial(
 ) -> TrajectoryRecord:
     """The record of a rollout of `settings.harness`; log: for a command's output."""
     terms = Terms(deadline_s=min(settings.deadline_s, DEADLINE_S), deadline="the trial's deadline")
-    policy = Policy(lambda _: _Policy(), prompt_mode, settings.max_steps)
+    form = AGENT_FORMATS.get(prompt_mode, AGENT_FORMATS["hermes"])
+    policy = Policy(lambda _: _Policy(form), prompt_mode, settings.max_steps)
     failed = settings.harness_failure == "failed"
     speaker = HarnessSpeaker(settings.harness, terms.deadline_s, policy, log, settings.harness_env, failed)
     params = row.create_params(prompt_mode) | {"native": True}
@@ -65,13 +67,13 @@ class _Policy(Speaker):
     name = "the trial's policy"
     tokens_in = 0
 
-    def __init__(self) -> None:
-        self.stream = _Bytes()
+    def __init__(self, form: Format) -> None:
+        self.stream, self._form = _Bytes(), form
 
     async def say(self, dialogue: Dialogue, most: int | None = None) -> Said:
         text, messages = ANSWER, dialogue.messages
         if USER in messages[0]["content"] and ENDED not in messages[-1]["content"]:
             begun = any(message["role"] == "assistant" for message in messages)
-            text = FORMATS["hermes"].render_call(USER, {"answer": ANSWER} if begun else {})
+            text = self._form.render_call(USER, {"answer": ANSWER} if begun else {})
         self.stream.append(text)
         return Said(text)
