@@ -54,6 +54,14 @@ def leave_out_failures(lesson: TokenStream, evidence: Sequence[Mapping[str, Any]
                 lesson.logprobs[start:end] = [0.0] * (end - start)
 
 
+def broken_tools(evidence: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """The visible tools that a rollout called with arguments that break their schema; evidence: by turn."""
+    calls = (call for turn in evidence for action in turn["actions"] for call in action["calls"])
+    return frozenset(
+        call["name"] for call in calls if call["available"] and (call["violations"] or call["error"] == "signature")
+    )
+
+
 class Siblings:
     """The plain rollouts of one prompt; their failures decide what its retries see.
 

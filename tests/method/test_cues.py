@@ -1,6 +1,8 @@
 """Omega as a value and what it adds to observations."""
 
 import json
+import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -139,6 +141,27 @@ def test_the_compact_schema_is_capped_and_names_only_tools_with_required_argumen
     assert text == "\nRequired: cat file_name; cd folder; cp source destination"
     assert len(observe_start("", ALL_TOOLS, Omega.of(["schema_required"]), "base", MODES[True])) <= 601
     assert observe_start("S", (TOOLS["ls"],), Omega.of(["schema_required"]), "base", MODES[True]) == "S"
+
+
+@pytest.mark.parametrize("compact", [True, False])
+def test_schema_cues_speak_of_the_named_tools_or_of_as_many_others(compact):
+    every = Omega.of(["schema_required"])
+
+    def told(omega):
+        assert Omega.from_json(json.loads(json.dumps(omega.to_json()))) == omega
+        text = observe_start("", FILES, omega, "base", MODES[compact])
+        assert observe_reveal("", FILES, omega, "base", MODES[compact]).splitlines()[1:] == [
+            line for line in text.splitlines() if line.startswith(("Required: ", "- "))
+        ]
+        return {name for name in TOOLS if re.search(rf"(?<![\w']){name} [a-z]|- {name}:", text)}
+
+    own = replace(every, tools=("cp",))
+    assert told(every) > told(own) == {"cp"}
+    others = told(replace(own, others=2))
+    assert len(others) == 2 and "cp" not in others and others == told(replace(own, others=2))
+    assert told(replace(every, tools=())) == set()
+    assert told(replace(own, others=len(TOOLS))) == told(every) - {"cp"}, "no more than there are"
+    assert len({every.digest, own.digest, replace(own, others=1).digest}) == 3
 
 
 def test_the_whole_compact_rendering_stays_small():

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import cache, cached_property
 from typing import Any, Self
 
@@ -54,6 +54,8 @@ def catalogue() -> Mapping[str, Cue]:
 class _OmegaJson(Settings):
     version: NonNegativeInt
     cues: dict[str, tuple[str, ...]]
+    tools: tuple[str, ...] | None = None
+    others: NonNegativeInt = 0
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,10 @@ class Omega:
 
     version: int = 0
     active: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    tools: tuple[str, ...] | None = None
+    """The names of the tools whose documents its schema cues speak of; None: all that are visible."""
+    others: int = 0
+    """A control: the number of visible tools, not among `tools`, whose documents take the place of theirs."""
 
     @classmethod
     def of(cls, cues: Iterable[str] | Mapping[str, Iterable[str]] = (), version: int = 0) -> Self:
@@ -101,17 +107,19 @@ class Omega:
 
     @cached_property
     def digest(self) -> str:
-        """16 hex digits over the active cues and their wording; the version is left out."""
+        """16 hex digits over the active cues, their wording and a limit to tools; the version is left out."""
         active = {name for _, names in self.active for name in names} - wording()["cues"].keys()
         added = [astuple(catalogue()[name]) for name in sorted(active)]
-        content = json.dumps([self.active, wording_digest(), *added], separators=(",", ":"))
+        limited = [] if self.tools is None else [[self.tools, self.others]]
+        content = json.dumps([self.active, wording_digest(), *added, *limited], separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
-        return {"version": self.version, "cues": {scope: list(names) for scope, names in self.active}}
+        limited = {} if self.tools is None else {"tools": list(self.tools), "others": self.others}
+        return {"version": self.version, "cues": {scope: list(names) for scope, names in self.active}, **limited}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Rebuild an Omega; ValueError names the key that is missing, unknown or wrong."""
         read = _OmegaJson.read(data, "omega")
-        return cls.of(read.cues, read.version)
+        return replace(cls.of(read.cues, read.version), tools=read.tools, others=read.others)

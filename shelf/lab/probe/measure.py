@@ -1,10 +1,7 @@
 """The benefit of cues for a policy: how often their failures occur, how much they lift, how much would transfer."""
 
-import asyncio
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -20,14 +17,12 @@ from seal.method.interface.evolve import cues_in_use
 from seal.method.labels import SYNONYMS
 from seal.method.teacher import answering
 from seal.records.trajectory import TrajectoryRecord
-from seal.rollout.services import addresses
 from seal.settings import SealSettings
 from seal.training.closed_loop import ClosedLoop, mark_groups
 from shelf.lab.advantages import group_advantages
-from shelf.lab.probe.rollouts import NAME, DialogueTokens, Job, Played, play
+from shelf.lab.probe.rollouts import DialogueTokens, Job, Played, Rollouts, by_task, plain_rollouts, playing
 from shelf.statistics.intervals import paired_difference
 from shelf.suites.bar import Bar
-from shelf.suites.serving import environment_service, served_checkpoint
 
 RETRY = "all of these"
 """The cues for all failures of a task that no plain rollout passes: what `seal.interface.teacher=retry` shows."""
@@ -38,8 +33,6 @@ GRADIENTS = 24
 Gradient = list[torch.Tensor]
 Weighed = tuple[DialogueTokens, float, float, int]
 """A rollout of a batch: its advantage, its weight, and 0 or 1 for the half of its prompt's samples."""
-Rollouts = Mapping[int, Sequence[Played]]
-"""By task."""
 Transfer = Callable[[DialogueTokens, DialogueTokens], float]
 
 
@@ -160,33 +153,16 @@ def play_tasks(recipe: Recipe, out: Path, bar: Bar) -> tuple[Rollouts, Rollouts,
 
     LaunchError or ValueError for what a user can fix.
     """
-    rollout, model = recipe.config.actor_rollout_ref.rollout, Path(recipe.config.actor_rollout_ref.model.path)
-    limits = f"--max-model-len {rollout.max_model_len} --max-num-seqs {rollout.max_num_seqs}"
-    url, first, later = addresses(recipe.service.env_url)[0], range(rollout.n), range(rollout.n, 2 * rollout.n)
-    with ExitStack() as stack:
-        own = environment_service(url, out / "service.log", recipe.task_files, *recipe.environments)
-        service = recipe.service.model_copy(update={"env_url": stack.enter_context(own)[0].url})
-        recipe = replace(recipe, service=service)
-        served = stack.enter_context(served_checkpoint(model, NAME, limits, out / "vllm.log"))
-
-        def rollouts(what: str, jobs: Sequence[Job]) -> list[Played]:
-            work = bar.add_task(what, total=len(jobs))
-            return asyncio.run(play(recipe, jobs, served, lambda: bar.update(work, advance=1)))
-
-        jobs = [Job(task, sample) for task in range(len(recipe.rows.train)) for sample in first]
-        plain = _by_task(first_played := rollouts("plain rollouts", jobs))
-        if not any(each.record.usable for each in first_played):
-            raise ValueError(f"infrastructure lost every plain rollout: {first_played[0].record.infra_message}")
+    n = recipe.config.actor_rollout_ref.rollout.n
+    later = range(n, 2 * n)
+    with playing(recipe, out, bar) as rollouts:
+        plain = by_task(plain_rollouts(recipe, rollouts))
         asked = list(questions(recipe.settings, recipe.rows.train, plain))
         control = [Job(task, sample) for task in sorted(set().union(*(q.shown for q in asked))) for sample in later]
         cued = [[Job(task, sample, each.shown[task]) for task in each.shown for sample in later] for each in asked]
         rest = iter(rollouts("rollouts with cues", [*control, *(job for jobs in cued for job in jobs)]))
-    parts = [_by_task([next(rest) for _ in jobs]) for jobs in (control, *cued)]
+    parts = [by_task([next(rest) for _ in jobs]) for jobs in (control, *cued)]
     return plain, parts[0], list(zip(asked, parts[1:], strict=True))
-
-
-def _by_task(played: Sequence[Played]) -> Rollouts:
-    return {task: [each for each in played if each.job.task == task] for task in {each.job.task for each in played}}
 
 
 def _batches(recipe: Recipe, plain: Rollouts) -> Iterator[list[Weighed]]:

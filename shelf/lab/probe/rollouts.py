@@ -1,8 +1,11 @@
 """Rollouts of a recipe's training tasks without a trainer: the agent loop's own episodes, on a served model."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -17,8 +20,10 @@ from seal.method.interface.cues import Omega
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.agent_loop import SEALAgentLoop
 from seal.rollout.row import Row
-from seal.rollout.services import shared_services
+from seal.rollout.services import addresses, shared_services
 from seal.rollout.stream import TokenStream
+from shelf.suites.bar import Bar
+from shelf.suites.serving import environment_service, served_checkpoint
 
 NAME = "probed"
 """The model's name at its server."""
@@ -46,6 +51,12 @@ class Played(NamedTuple):
     record: TrajectoryRecord
     tokens: DialogueTokens
     lesson: DialogueTokens | None
+
+
+Rollouts = Mapping[int, Sequence[Played]]
+"""By task."""
+Player = Callable[[str, Sequence[Job]], list[Played]]
+"""Plays jobs, in their order; the text names them beside a bar."""
 
 
 class _Loop(SEALAgentLoop):
@@ -95,3 +106,38 @@ async def play(recipe: Recipe, jobs: Sequence[Job], base_url: str, on_rollout: C
             return list(await asyncio.gather(*map(one, jobs)))
         finally:
             await shared_services(recipe.service).close()
+
+
+@contextmanager
+def playing(recipe: Recipe, out: Path, bar: Bar) -> Iterator[Player]:
+    """Serve the model, and the environments unless they are served, and yield what plays the recipe's tasks.
+
+    out: the folder of the servers' logs. LaunchError for what a user can fix.
+    """
+    rollout, model = recipe.config.actor_rollout_ref.rollout, Path(recipe.config.actor_rollout_ref.model.path)
+    limits = f"--max-model-len {rollout.max_model_len} --max-num-seqs {rollout.max_num_seqs}"
+    url = addresses(recipe.service.env_url)[0]
+    with ExitStack() as stack:
+        own = environment_service(url, out / "service.log", recipe.task_files, *recipe.environments)
+        service = recipe.service.model_copy(update={"env_url": stack.enter_context(own)[0].url})
+        recipe = replace(recipe, service=service)
+        served = stack.enter_context(served_checkpoint(model, NAME, limits, out / "vllm.log"))
+
+        def rollouts(what: str, jobs: Sequence[Job]) -> list[Played]:
+            work = bar.add_task(what, total=len(jobs))
+            return asyncio.run(play(recipe, jobs, served, lambda: bar.update(work, advance=1)))
+
+        yield rollouts
+
+
+def plain_rollouts(recipe: Recipe, rollouts: Player) -> list[Played]:
+    """The first rollouts of every training task, without cues; ValueError if infrastructure lost all of them."""
+    jobs = [Job(n, k) for n in range(len(recipe.rows.train)) for k in range(recipe.config.actor_rollout_ref.rollout.n)]
+    played = rollouts("plain rollouts", jobs)
+    if not any(each.record.usable for each in played):
+        raise ValueError(f"infrastructure lost every plain rollout: {played[0].record.infra_message}")
+    return played
+
+
+def by_task(played: Sequence[Played]) -> dict[int, list[Played]]:
+    return {task: [each for each in played if each.job.task == task] for task in {each.job.task for each in played}}

@@ -1,6 +1,7 @@
 """A probe's figures for a cue follow from its rollouts and from the policy's own gradients."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +13,8 @@ from seal.settings import SealSettings
 from seal.system.net import free_port
 from seal.system.paths import HOME
 from shelf.lab.cli.probe import app
+from shelf.lab.probe.documents import lines as table
+from shelf.lab.probe.documents import lost_tasks, report
 from shelf.lab.probe.measure import RETRY, Policy, Question, gain, lines, questions
 from shelf.lab.probe.rollouts import DialogueTokens, Job, Played
 from tests.support.recipes import composed
@@ -63,6 +66,46 @@ def test_what_can_be_handed_on_is_lift_times_share_of_tasks_times_what_transfers
     assert max(len(line) for text in lines([row, nothing]) for line in text.splitlines()) <= 80
 
 
+def calls(task: int, score: str, *broken: str) -> Played:
+    """A rollout that called these tools with wrong arguments, and `cp` with right ones."""
+    played = rollouts(task, score)[0]
+    wrong = [{"name": name, "available": True, "violations": ["missing"], "error": None} for name in broken]
+    hidden = {"name": "hidden", "available": False, "violations": ["missing"], "error": "unavailable"}
+    right = {"name": "cp", "available": True, "violations": [], "error": "execution"}
+    evidence = ({"turn": 0, "actions": [{"calls": [*wrong, right, hidden], "refusals": []}]},)
+    return played._replace(record=replace(played.record, evidence=evidence))
+
+
+def test_the_entries_asked_about_are_those_of_the_visible_tools_whose_own_calls_broke_their_schema():
+    plain = {0: [calls(0, "0", "mv"), calls(0, "0", "mv", "cd")], 1: [calls(1, "0", "mv"), calls(1, "1")]}
+    plain |= {2: [calls(2, "0")], 3: [calls(3, "0", "mv")]}
+    plain[3][0] = plain[3][0]._replace(record=replace(plain[3][0].record, infra="service"))
+    lost = lost_tasks(plain)
+    assert [(each.task, each.broken) for each in lost] == [(0, {"mv": 2, "cd": 1}), (2, {})]
+    own, other, some = (lost[0].shown(arm) for arm in ("own", "other", "random"))
+    assert (own.tools, own.others) == (("cd", "mv"), 0) and (other.tools, other.others) == (("cd", "mv"), 2)
+    assert (some.tools, some.others) == ((), 2) and lost[0].shown("nothing") is None
+    assert [lost[1].shown(arm) is None for arm in ("own", "other", "random", "all")] == [True, True, True, False]
+
+
+def test_a_task_without_a_broken_call_counts_in_every_arm_as_without_an_entry():
+    arms = {"nothing": "00", "other": "01", "random": "-0", "own": "11", "all": "11"}
+    rows = [
+        {"task": "a", "scenario": "a", "plain": "00", "broken": {"mv": 2}, "arms": arms},
+        {"task": "b", "scenario": "b", "plain": "00", "broken": {}, "arms": {"nothing": "10", "all": "11"}},
+        {"task": "c", "scenario": "c", "plain": "01", "broken": None, "arms": None},
+    ]
+    found = report(rows)
+    assert (found["tasks"], found["lost"], found["diagnosed"], found["entries"]) == (3, 2, 1, 0.5)
+    assert (found["rollouts"], found["without_verdict"]) == (20, 1)
+    assert found["passed"] == {"nothing": 0.25, "other": 0.5, "random": 0.25, "own": 0.75, "all": 1.0}
+    assert found["differences"]["lost"]["other"]["points"] == 0.25
+    assert found["differences"]["diagnosed"]["other"]["points"] == 0.5
+    assert [(each["tool"], each["tasks"], each["passes"]) for each in found["tools"]] == [("mv", 1, 1.0)]
+    assert report(rows[2:])["lost"] == 0, "nothing was lost"
+    assert max(map(len, [*table(found), *table(report(rows[2:]))])) <= 80
+
+
 def test_gradients_are_those_of_the_policys_own_tokens():
     policy = Policy(str(HOME / "data" / "quickstart_policy"), 1.0)
     one, other = DialogueTokens(list(range(5, 40)), [20, 21, 22]), DialogueTokens(list(range(50, 90)), [30, 31])
@@ -88,3 +131,16 @@ def test_the_command_probes_a_policy(tmp_path):
     cues = {row["cue"] for row in found["gains"]}
     assert RETRY in cues and {"schema_required", "feedback_tools", "recover"} < cues
     assert any(row["transfer"] for row in found["gains"])
+
+
+@pytest.mark.slow
+def test_the_command_asks_which_documents_a_policy_lacks(tmp_path):
+    changes = ["seal.data.train.limit=6", "actor_rollout_ref.rollout.n=2"]
+    url = f"env_service.env_url=http://127.0.0.1:{free_port()}"
+    model, recipe = HOME / "data" / "quickstart_policy", HOME / "exp" / "quickstart.yaml"
+    done = CliRunner().invoke(app, [str(model), str(recipe), url, *changes, "--documents", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "documents.json").read_text())
+    assert len(found["rows"]) == found["tasks"] == 6 and found["without_verdict"] == 0
+    assert report(found["rows"]).items() <= found.items(), "the figures follow from the rows"
+    assert (tmp_path / "documents.png").read_bytes()[1:4] == b"PNG"
