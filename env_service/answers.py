@@ -23,14 +23,23 @@ class Message(TypedDict):
     tool_calls: NotRequired[list[Any]]
 
 
+class UserOpening(TypedDict):
+    """What a language model that plays the user is told first: messages and tools as a request takes them."""
+
+    messages: list[dict[str, str]]
+    tools: list[dict[str, Any]]
+
+
 class Opening(TypedDict):
     """The answer to /create: the messages that an episode starts with, and what identifies it.
 
     info: at least task_id, category, data_hash, tool_prompt_mode, omega (the interface's version and digest, or null).
+    user: the caller says the user's first message next, and the policy must see none of this.
     """
 
     state: list[Message]
     info: dict[str, Any]
+    user: NotRequired[UserOpening]
 
 
 class StepInfo(TypedDict, total=False):
@@ -42,12 +51,13 @@ class StepInfo(TypedDict, total=False):
 
 
 class Step(TypedDict):
-    """The answer to /step: what followed an assistant message."""
+    """The answer to /step: what followed a message. user: what the user hears, whose message the caller says next."""
 
     state: list[Message]
     reward: float
     is_terminated: bool
     info: StepInfo
+    user: NotRequired[list[dict[str, str]]]
 
 
 class Evaluation(TypedDict):

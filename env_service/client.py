@@ -15,7 +15,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import count
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 import aiohttp
 from pydantic import BaseModel, ValidationError, field_validator
@@ -47,6 +47,7 @@ CODES: dict[str, Cause] = {
     protocol.NO_EPISODE: "environment_lost",
     protocol.EPISODE_BROKEN: "environment_broken",
     protocol.ENVIRONMENT_FAILED: "environment_failed",
+    protocol.USER_ROLE: "user_role",
 }
 """The cause for each code with which the service marks a refusal."""
 
@@ -123,13 +124,18 @@ class AsyncServiceClient:
         return (await self._post("create", task_id=task_id, instance_id=instance_id, **fields)).data
 
     async def step(
-        self, instance_id: str, content: str, truncated: bool = False, step_id: str | None = None
+        self,
+        instance_id: str,
+        content: str,
+        truncated: bool = False,
+        step_id: str | None = None,
+        role: Literal["assistant", "user"] = "assistant",
     ) -> answers.Step:
-        """Send one assistant message. truncated: a length limit cut it. A repeated step_id acts once."""
+        """Send one message. truncated: a length limit cut it. A repeated step_id acts once."""
         answer = await self._post(
             "step",
             instance_id=instance_id,
-            messages={"role": "assistant", "content": content},
+            messages={"role": role, "content": content},
             step_id=step_id or uuid.uuid4().hex,
             truncated=truncated,
         )

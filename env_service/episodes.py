@@ -36,7 +36,7 @@ class _OpenEpisode:
     request: protocol.CreateRequest
     used: float
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    last_step: tuple[str, tuple[str, bool], bytes] | None = None
+    last_step: tuple[str, tuple[str, bool, str], bytes] | None = None
 
 
 class Episodes:
@@ -114,8 +114,9 @@ class Episodes:
             return _success(await self._pool.send("start", known.history, {}))
 
     async def step(self, request: protocol.StepRequest) -> bytes:
-        """Pass on one assistant message."""
-        message, step_id = (request.messages.content, request.truncated), request.step_id
+        """Pass on one message of the policy, or of the user."""
+        said, step_id = request.messages, request.step_id
+        message = (said.content, request.truncated, said.role)
         entry = self._entry(request.instance_id)
         async with entry.lock:
             self._require_open(entry)
@@ -198,7 +199,7 @@ class Episodes:
     def _require_room(self, history: EpisodeHistory, more: int) -> None:
         """Refuse a message that would make an episode's messages, which are kept, exceed the limit of one body."""
         limit = self._settings.max_body_bytes
-        if more + sum(len(content) for content, _ in history.steps) > limit:
+        if more + sum(len(content) for content, *_ in history.steps) > limit:
             reason = f"The episode's messages exceed {limit} characters ({variable('max_body_bytes')})."
             raise RequestRefused(reason, 413, protocol.EPISODE_BROKEN)
 

@@ -14,7 +14,7 @@ from env_service.channel import ActivityPage, Position
 from env_service.encoding import encode
 from env_service.environments import base
 from env_service.environments.registry import get_environment
-from env_service.protocol import DEFAULT_ENVIRONMENT, ENVIRONMENT_FAILED, first_error
+from env_service.protocol import DEFAULT_ENVIRONMENT, ENVIRONMENT_FAILED, USER_ROLE, first_error
 
 _LOG = logging.getLogger(__name__)
 _MAX_BROKEN_PER_STEP = 3
@@ -73,7 +73,8 @@ class Host:
             raise  # a limit of the service's
         except Exception as error:  # an environment may be anybody's code
             if isinstance(error, base.Refusal if op in _PLAYING else ValueError):
-                return {"ok": False}, str(error).encode("utf-8", "replace")
+                code = {"code": USER_ROLE} if isinstance(error, base.UserFault) else {}
+                return {"ok": False, **code}, str(error).encode("utf-8", "replace")
             *_, env_type = self._episodes.get(episode) or (arguments.get("env_type", DEFAULT_ENVIRONMENT),)
             _LOG.exception("the environment %s failed in %s", env_type, op)
             reason = f"The environment {env_type} raised {type(error).__name__} in {op}: {error}"
@@ -86,11 +87,11 @@ class Host:
                 return self._create(name, arguments)
             case "rebuild":
                 self._create(name, arguments)
-                for content, truncated in arguments["steps"]:
-                    self._step(name, content, truncated)
+                for content, truncated, role in arguments["steps"]:
+                    self._step(name, content, truncated, role)
                 return None
             case "step":
-                return self._step(name, arguments["content"], arguments["truncated"])
+                return self._step(name, arguments["content"], arguments["truncated"], arguments["role"])
             case "start":
                 return _opening(self._episodes[name][0], name)
             case "evaluate":
@@ -116,8 +117,13 @@ class Host:
         self._episodes[name] = (episode, guard, arguments["env_type"])
         return data
 
-    def _step(self, name: str, content: str, truncated: bool) -> Step:
+    def _step(self, name: str, content: str, truncated: bool, role: str) -> Step:
         episode, guard, _ = self._episodes[name]
+        if role == "user":
+            if not isinstance(episode, base.HearsUser):
+                raise base.Refusal("The episode has no user whose messages a caller says: send the policy's.")
+            # The guard counts the policy's messages.
+            return _shaped(_STEP, episode.hear(content))
         data = _shaped(_STEP, episode.step(content, truncated))
         guard.next_step()
         return data

@@ -94,15 +94,15 @@ class WorkerPool:
             del self._placed[history]
             raise
 
-    async def step(self, history: EpisodeHistory, content: str, truncated: bool) -> bytes:
+    async def step(self, history: EpisodeHistory, content: str, truncated: bool, role: str) -> bytes:
         """Pass on one message and keep it for a rebuild; nothing of a refused one, so that no later one pays for it."""
         broken = list(history.broken)
         try:
-            answer = await self.send("step", history, {"content": content, "truncated": truncated})
+            answer = await self.send("step", history, {"content": content, "truncated": truncated, "role": role})
         except RequestRefused:
             history.broken[:] = broken
             raise
-        history.steps.append((content, truncated))
+        history.steps.append((content, truncated, role))
         return answer
 
     async def release(self, history: EpisodeHistory) -> None:

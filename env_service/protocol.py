@@ -23,6 +23,8 @@ EPISODE_BROKEN = "episode_broken"
 """Code of a refusal: the episode exceeded the service's limits and would do so again."""
 ENVIRONMENT_FAILED = "environment_failed"
 """Code of a refusal: the environment raised an exception, which is nobody's reward."""
+USER_ROLE = "user_role"
+"""Code of a refusal: no user says this; the fault is of whoever plays the user."""
 Identifier = Annotated[str, Field(min_length=1, max_length=256)]
 
 
@@ -61,10 +63,10 @@ class CreateRequest(BaseModel):
         return params
 
 
-class AssistantMessage(BaseModel):
-    """One message of the policy."""
+class SaidMessage(BaseModel):
+    """One message of the policy, or of the user where the caller says the user's."""
 
-    role: Literal["assistant"]
+    role: Literal["assistant", "user"]
     content: str
 
 
@@ -75,7 +77,7 @@ class StepRequest(BaseModel):
     """
 
     instance_id: Identifier | None = None
-    messages: AssistantMessage
+    messages: SaidMessage
     step_id: Identifier | None = None
     truncated: bool = False
 

@@ -37,7 +37,7 @@ _SCHEDULED_TIME = 2
 class EpisodeHistory:
     """The opening, messages and faults of an episode: enough to rebuild it in another process.
 
-    steps: (content, truncated) of each message. broken: (step, call, reason) of calls that must not run again.
+    steps: (content, truncated, role) of each message. broken: (step, call, reason) of calls that must not run again.
     generation: the process of its worker that holds it, -1 for none. lost: why it cannot continue, empty while it can.
     suspect: the position at which its worker died once.
     """
@@ -46,7 +46,7 @@ class EpisodeHistory:
     env_type: str
     task_id: str
     params: Mapping[str, Any]
-    steps: list[tuple[str, bool]] = field(default_factory=list)
+    steps: list[tuple[str, bool, str]] = field(default_factory=list)
     broken: list[tuple[int, int, str]] = field(default_factory=list)
     generation: int = -1
     lost: str = ""

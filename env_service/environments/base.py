@@ -16,7 +16,7 @@ rest work; `seal env check` tests each of them:
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from env_service.answers import Evaluation, Opening, Step
 from seal.method.interface.secrets import Secrets
@@ -37,6 +37,10 @@ Call = tuple[str, dict[str, Any]]
 
 class Refusal(ValueError):
     """A request that a caller got wrong: the message says in one sentence what, and how to fix it."""
+
+
+class UserFault(Refusal):
+    """A message that no user of the episode says, from whoever says the user's messages: what is wrong with it."""
 
 
 class Guard:
@@ -84,6 +88,14 @@ class EnvironmentEpisode(Protocol):
 
     def describe(self) -> str:
         """The answer to /get_info: the tools available now, as text."""
+
+
+@runtime_checkable
+class HearsUser(Protocol):
+    """An episode whose caller also says the user's messages: it awaits one after each answer with `user`."""
+
+    def hear(self, content: str) -> Step:
+        """The answer to /step with a message of the user; UserFault for one that no user says."""
 
 
 class Playable(Protocol):

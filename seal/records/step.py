@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass as validated
 from seal.method.interface.cues import Omega
 from seal.method.interface.evolve import Event
 from seal.records.format import FORMAT, require_format
-from seal.records.trajectory import TrajectoryRecord, count_tokens, shares
+from seal.records.trajectory import TrajectoryRecord, count_tokens, count_user, shares
 from seal.system.jsonl import BadLine, read_records
 
 PATIENCE = 3
@@ -144,6 +144,8 @@ class StepRecord:
     # Tokens
     tokens: dict[str, int] = field(default_factory=dict)
     """`in` (prompts of all requests, absent if unknown) and `out` (sampled)."""
+    user: dict[str, float] = field(default_factory=dict)
+    """Of the model that plays the user: messages, requests, tokens in and out, and seconds; empty without one."""
     rewritten: int = 0
     """Trajectories whose harness rewrote its history: what came before is not trained."""
     trained_share: float = 1.0
@@ -186,6 +188,7 @@ class StepRecord:
             environments=by_environment(records),
             infra=dict(Counter(record.infra for record in records if record.infra)),
             tokens=count_tokens(records),
+            user=count_user(records),
             rewritten=sum(record.rewritten > 0 for record in records),
             trained_share=sum(record.tokens for record in records) / sampled if sampled else 1.0,
             unsampled_calls=sum(record.unsampled_calls for record in records),
@@ -235,6 +238,7 @@ class StepRecord:
         by_name = {
             "stop": self.stops,
             "tokens": self.tokens,
+            "user": self.user,
             "w": asdict(self.w) if self.w else {},
             "staleness": asdict(self.staleness) if self.staleness else {},
             "label_share": self.label_shares,

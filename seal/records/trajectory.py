@@ -152,6 +152,8 @@ class TrajectoryRecord:
     """Tokens of the whole dialogue when it was last compared with the budgets."""
     day: str = ""
     """The service's date, which one tool reads."""
+    user: tuple[dict[str, Any], ...] = ()
+    """Where a model plays the user, its messages with who said them and their cost (`seal.rollout.user.Spoken`)."""
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any] | None, **known: Any) -> Self:
@@ -248,6 +250,13 @@ def count_tokens(records: Iterable[TrajectoryRecord]) -> dict[str, int]:
     prompted = [record.prompted for record in records if record.infra is None or record.prompted is not None]
     known = {} if None in prompted else {"in": sum(prompted)}
     return known | {"out": sum(record.tokens for record in records)}
+
+
+def count_user(records: Iterable[TrajectoryRecord]) -> dict[str, float]:
+    """What the models that played the users of some rollouts did and cost; {} if none did."""
+    said = [message for record in records for message in record.user]
+    sums = {name: sum(m[name] for m in said) for name in ("requests", "tokens_in", "tokens_out", "seconds")}
+    return {"messages": len(said)} | sums if said else {}
 
 
 def shares(counts: Mapping[str, int]) -> dict[str, float]:

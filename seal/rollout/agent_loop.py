@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from seal.rollout.row import Row
 from seal.rollout.services import Services, shared_services
 from seal.rollout.speaker import SpeakerFault
 from seal.rollout.stream import TokenStream
+from seal.rollout.user import ModelUser, RecordedUser
 from seal.settings import EnvServiceSettings, SealSettings
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class SEALAgentLoop(AgentLoopBase):
         """Let the policy play a row's task."""
         params = row.create_params(self.service.mode(row.environment), always_guarded=self.teacher.teaches)
         params |= {"native": True} if self.settings.rollout.harness is not None else {}
+        params |= {"user": True} if self.settings.user.base_url is not None else {}
         return await self._play(row, params, lambda attempt: self._speaker(row, sampling_params, attempt))
 
     async def _lesson(
@@ -109,7 +111,8 @@ class SEALAgentLoop(AgentLoopBase):
             return record, None
         plain = row.with_omega(None)
         params = plain.create_params(self.service.mode(row.environment)) | ({"day": record.day} if record.day else {})
-        again, lesson = await self._play(plain, params, lambda _: Lesson(told))
+        params |= {"user": True} if record.user else {}
+        again, lesson = await self._play(plain, params, lambda _: Lesson(told), record.user)
         if again.infra is not None:
             return replace(again, infra_message=f"the lesson was lost: {again.infra_message}"), None
         if not again.usable or not again.passed:
@@ -118,15 +121,24 @@ class SEALAgentLoop(AgentLoopBase):
         return record, lesson
 
     async def _play(
-        self, row: Row, params: Mapping[str, Any], speaker_of: "Callable[[int], Told]"
+        self,
+        row: Row,
+        params: Mapping[str, Any],
+        speaker_of: "Callable[[int], Told]",
+        said: Sequence[Mapping[str, Any]] | None = None,
     ) -> tuple[TrajectoryRecord, TokenStream]:
-        """Play an episode, again if infrastructure failed it. speaker_of: gives the speaker of an attempt."""
+        """Play an episode, again if infrastructure failed it.
+
+        speaker_of: gives the speaker of an attempt. said: the user's messages, where they are known.
+        """
         started, mode = time.monotonic(), self.service.mode(row.environment)
         for attempt in range(self.settings.rollout.attempts):
             episode = Episode(self.services, row.task_id, params, row.environment)
             speaker = speaker_of(attempt)
             terms = replace(self.terms, training=row.trains)
-            record = await play(episode, speaker, {**row.identity(), "prompt_mode": mode}, terms)
+            model = ModelUser(self.settings.user, f"{self.settings.seed}/{row.place}/{attempt}")
+            user = model if said is None else RecordedUser(said)
+            record = await play(episode, speaker, {**row.identity(), "prompt_mode": mode}, terms, user)
             if record.infra is None or record.infra in FINAL:
                 break
         if record.infra is None:

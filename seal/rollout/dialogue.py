@@ -14,7 +14,7 @@ class Dialogue:
     turns: the user turn of each assistant message; turn: the current one. truncated: the numbers of the messages that a
     length limit cut. info: the service's information about the episode. stop: how it ended (TrajectoryRecord); note: in
     the words of a speaker that refused. waiting_for: the one that was waited for last. times: of each answered message,
-    when it was asked for, said and answered, in seconds since the start.
+    when it was asked for, said and answered, in seconds since the start. user: what a model said in the user's part.
     """
 
     messages: list[dict[str, str]] = field(default_factory=list)
@@ -26,6 +26,7 @@ class Dialogue:
     note: str = ""
     waiting_for: str = ""
     times: list[tuple[float, float, float]] = field(default_factory=list)
+    user: list[Any] = field(default_factory=list)
     _started: float = field(default_factory=time.monotonic)
 
     def seconds(self) -> float:

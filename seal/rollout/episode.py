@@ -30,11 +30,21 @@ ROLES = {"ipython": "tool"}
 
 
 class Observation(NamedTuple):
-    """What one message led to: the messages that follow it, whether the episode is over, and the current user turn."""
+    """What one message led to: the messages that follow it, whether the episode is over, and the current user turn.
+
+    user: what the user hears, whose message is due; None if the policy's is.
+    """
 
     messages: tuple[dict[str, str], ...]
     done: bool
     turn: int
+    user: tuple[dict[str, str], ...] | None = None
+
+
+class _Message(NamedTuple):
+    content: str
+    truncated: bool
+    role: str
 
 
 class Episode:
@@ -52,8 +62,8 @@ class Episode:
         self._key = uuid.uuid4().hex  # selects the service and begins each instance id
         self._params = params
         self._fields = ({"env_type": environment} if environment else {}) | others
-        self._start: tuple[list[dict[str, str]], dict[str, Any]] | None = None
-        self._actions: list[tuple[str, bool, Observation]] = []  # each message, whether it was cut, and the answer
+        self._start: tuple[list[dict[str, str]], dict[str, Any], Mapping[str, Any] | None] | None = None
+        self._actions: list[tuple[_Message, Observation]] = []
         self._openings: list[Instance] = []
         self._at: Instance | None = None
 
@@ -66,13 +76,18 @@ class Episode:
         """Open the episode; return its first messages and the service's information about it."""
         await self._through(lambda *_: asyncio.sleep(0))  # nothing but the opening
         _require_wording(self._params.get("omega"), self._start[1])
-        return self._start
+        return self._start[:2]
 
-    async def step(self, content: str, truncated: bool) -> Observation:
-        """Send one assistant message and record it for a rebuild."""
-        number = len(self._actions) + 1
-        observation = await self._through(lambda *at: _step(at, number, content, truncated))
-        self._actions.append((content, truncated, observation))
+    @property
+    def user(self) -> Mapping[str, Any] | None:
+        """What a model that plays the user is told first; None if the environment says the user's messages."""
+        return self._start[2]
+
+    async def step(self, content: str, truncated: bool = False, role: str = "assistant") -> Observation:
+        """Send one message of the policy, or of the user, and record it for a rebuild."""
+        number, message = len(self._actions) + 1, _Message(content, truncated, role)
+        observation = await self._through(lambda *at: _step(at, number, message))
+        self._actions.append((message, observation))
         return observation
 
     async def evaluate(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,12 +129,12 @@ class Episode:
         messages, info = _messages(opening["state"]), opening["info"]
         info.pop("instance_id", None)  # the rest is the same after a rebuild
         if self._start is None:
-            self._start = messages, info
+            self._start = messages, info, opening.get("user")
         if "day" in info:  # but a rebuild may take place after midnight
             info["day"] = self._start[1]["day"]
-        self._compare("its opening", self._start, (messages, info), client)
-        for number, (content, truncated, observed) in enumerate(self._actions, start=1):
-            observation = await _step(instance, number, content, truncated)
+        self._compare("its opening", self._start, (messages, info, opening.get("user")), client)
+        for number, (message, observed) in enumerate(self._actions, start=1):
+            observation = await _step(instance, number, message)
             self._compare(f"message {number}", observed, observation, client)
         self._at = instance
         return instance
@@ -133,10 +148,11 @@ class Episode:
             )
 
 
-async def _step(instance: Instance, number: int, content: str, truncated: bool) -> Observation:
+async def _step(instance: Instance, number: int, message: _Message) -> Observation:
     client, instance_id = instance
-    step = await client.step(instance_id, content, truncated, step_id=str(number))
-    return Observation(tuple(_messages(step["state"])), step["is_terminated"], step["info"].get("turn", 0))
+    step = await client.step(instance_id, *message[:2], step_id=str(number), role=message.role)
+    user = tuple(step["user"]) if "user" in step else None
+    return Observation(tuple(_messages(step["state"])), step["is_terminated"], step["info"].get("turn", 0), user)
 
 
 def _messages(state: Sequence[Message]) -> list[dict[str, str]]:

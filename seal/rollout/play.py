@@ -15,9 +15,10 @@ from env_service.client import ServiceError
 from seal.method.diagnosis.rules import taxonomy_of
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.dialogue import ENVIRONMENT, Dialogue
-from seal.rollout.episode import Episode
+from seal.rollout.episode import Episode, Observation
 from seal.rollout.rewards import terminal_reward
 from seal.rollout.speaker import Speaker, SpeakerFault
+from seal.rollout.user import USER, User
 from seal.settings.reward import RewardSettings
 
 logger = logging.getLogger(__name__)
@@ -39,21 +40,25 @@ class Terms:
     """The name under which a user sets the deadline."""
 
 
-async def play(episode: Episode, speaker: Speaker, known: Mapping[str, Any], terms: Terms) -> TrajectoryRecord:
+async def play(
+    episode: Episode, speaker: Speaker, known: Mapping[str, Any], terms: Terms, user: User | None = None
+) -> TrajectoryRecord:
     """Open an episode, pass messages to and fro until it or the speaker ends, evaluate and release it.
 
     known: the record's fields that name the rollout (task_id, data_source, category, split, sample, ...). A failure of
     the service or the speaker gives a record with its cause (`infra`); any other record has the evaluation and reward.
+    user: says the user's messages, in an episode that was opened for that.
     """
     dialogue, evaluation, infra, message = Dialogue(), None, None, ""
     try:
         async with asyncio.timeout(terms.deadline_s):
-            evaluation = await _play(dialogue, episode, speaker, terms)
+            evaluation = await _play(dialogue, episode, speaker, terms, user)
     except (ServiceError, SpeakerFault) as fault:
         infra, message = fault.cause, str(fault)
     except TimeoutError:
         waited = f"waiting for {dialogue.waiting_for} after {len(dialogue.turns)} messages of the policy"
-        infra = speaker.late if dialogue.waiting_for == speaker.name else Speaker.late
+        late = {speaker.name: speaker.late, USER: "user_timeout"}
+        infra = late.get(dialogue.waiting_for, Speaker.late)
         message = f"not finished after {terms.deadline}={terms.deadline_s:g}, {waited}"
     finally:
         await speaker.close(dialogue)
@@ -75,6 +80,7 @@ async def play(episode: Episode, speaker: Speaker, known: Mapping[str, Any], ter
         "truncated": tuple(dialogue.truncated),
         "day": str(dialogue.info.get("day", "")),
         "times": tuple(dialogue.times),
+        "user": tuple(said._asdict() for said in dialogue.user),
     }
     return TrajectoryRecord.of(evaluation, **played | speaker.facts(dialogue) | dict(known))
 
@@ -90,13 +96,18 @@ def _reward(evaluation: Mapping[str, Any], terms: Terms, cut: bool) -> float:
     return float(reward)
 
 
-async def _play(dialogue: Dialogue, episode: Episode, speaker: Speaker, terms: Terms) -> dict[str, Any]:
+async def _play(
+    dialogue: Dialogue, episode: Episode, speaker: Speaker, terms: Terms, user: User | None
+) -> dict[str, Any]:
     """The service's evaluation."""
     try:
         dialogue.waiting_for = ENVIRONMENT
         messages, dialogue.info = await episode.create()
         dialogue.messages = list(messages)
-        await _interact(dialogue, episode, speaker)
+        if episode.user is not None:
+            user.begin(episode.user)
+            await _hear(dialogue, episode, user, Observation((), False, 0, ()))
+        await _interact(dialogue, episode, speaker, user)
         await speaker.ended(dialogue)
         dialogue.waiting_for = ENVIRONMENT
         params = {"taxonomy": terms.taxonomy, "stop": CUTS.get(dialogue.stop)}
@@ -110,7 +121,20 @@ async def _play(dialogue: Dialogue, episode: Episode, speaker: Speaker, terms: T
         await episode.release()
 
 
-async def _interact(dialogue: Dialogue, episode: Episode, speaker: Speaker) -> None:
+async def _hear(dialogue: Dialogue, episode: Episode, user: User | None, observation: Observation) -> Observation:
+    """Let the user speak until it is the policy's turn or the episode is over; return the last observation."""
+    while observation.user is not None:
+        dialogue.waiting_for = USER
+        said = await user.say(observation.user)
+        dialogue.user.append(said)
+        dialogue.waiting_for = ENVIRONMENT
+        observation = await episode.step(said.text, role="user")
+        dialogue.messages = [*dialogue.messages, *observation.messages]
+        dialogue.turn = observation.turn
+    return observation
+
+
+async def _interact(dialogue: Dialogue, episode: Episode, speaker: Speaker, user: User | None) -> None:
     """Alternate messages of the speaker and the environment until one of them ends the dialogue."""
     while True:
         dialogue.waiting_for, asked = speaker.name, dialogue.seconds()
@@ -126,6 +150,7 @@ async def _interact(dialogue: Dialogue, episode: Episode, speaker: Speaker) -> N
         dialogue.messages = [*dialogue.messages, {"role": "assistant", "content": said.text}, *observation.messages]
         dialogue.turn = observation.turn
         dialogue.times.append((asked, received, dialogue.seconds()))
+        observation = await _hear(dialogue, episode, user, observation)
         if observation.done:
             dialogue.stop = (speaker.limit if said.truncated else "") or "completed"
             return

@@ -12,6 +12,7 @@ from seal.settings.interface import InterfaceSettings
 from seal.settings.reward import RewardSettings
 from seal.settings.reweighting import ReweightSettings
 from seal.settings.rollout import RolloutSettings
+from seal.settings.user import UserSettings
 
 
 class CheckpointSettings(Settings):
@@ -66,6 +67,8 @@ class SealSettings(Settings):
     """The terminal reward."""
     rollout: RolloutSettings = RolloutSettings()
     """Budgets and deadlines of a trajectory."""
+    user: UserSettings = UserSettings()
+    """The language model that plays the user."""
     data: DataSettings = DataSettings()
     """Which tasks a run trains and validates on."""
 

@@ -26,6 +26,9 @@ Cause = Literal[
     "trajectory_deadline",
     "harness",  # it raised, exited or asked too often
     "harness_timeout",
+    "user",  # the endpoint of the model that plays the user failed
+    "user_timeout",
+    "user_role",  # that model said what no user says
     # A run:
     "finished",
     "stopped",  # on request

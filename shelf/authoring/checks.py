@@ -13,7 +13,7 @@ import orjson
 from env_service.encoding import encode
 from env_service.environments.base import Environment, Guard
 from seal.method.interface.cues import Omega, catalogue
-from seal.method.interface.secrets import normal
+from seal.method.interface.secrets import clauses, normal
 from shelf.authoring import runs as scripted
 from shelf.authoring.runs import RUBBISH, Run, play, refuses
 from shelf.replay.differences import as_text, difference
@@ -250,7 +250,7 @@ def faults_fail(subject: Subject) -> str:
 
 
 def no_leak(subject: Subject) -> str:
-    """Nothing that a policy is shown holds a call of the reference, and no cue tells what only the reference knows."""
+    """No policy is shown a call of the reference or what a model that plays the user is told, by a cue or otherwise."""
     environment, every = subject.environment, Omega.of(tuple(catalogue()))
     for task in subject.tasks:
         secret = {word for word in environment.secrets(task).words if "(" in word or '"arguments"' in word}
@@ -262,6 +262,12 @@ def no_leak(subject: Subject) -> str:
             shown = normal(" ".join([*said, str(answers[0]["info"])]))
             if told := [word for word in secret if len(word) > 8 and not word.endswith("()") and word in shown]:
                 raise Nonconforming(f"{task}: a policy is shown {min(told)!r}, which is a call of the reference")
+        for params in ({}, {"omega": every.to_json()}):
+            answers = scripted.play_with_user(environment, task, subject.mode, {"split": "train", **params})
+            told = answers[0].pop("user", {"messages": [{"content": ""}]})["messages"][0]["content"]
+            shown = normal(str([(answer["state"], answer.get("info")) for answer in answers]))
+            if seen := [clause for clause in clauses(told) if clause in shown]:
+                raise Nonconforming(f"{task}: a policy is shown {min(seen)!r} of the user's instructions")
     return f"{len(subject.tasks)} tasks, without cues and with all of them"
 
 

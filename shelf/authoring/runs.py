@@ -16,6 +16,7 @@ from env_service.encoding import encode
 from env_service.environments.base import Call, Environment, EnvironmentEpisode, Guard
 from env_service.environments.bfcl.catalog import Task
 from env_service.environments.kit.dialogue import ToolEpisode
+from env_service.environments.kit.tasks import TaskSource
 from seal.method.interface.schema_cue import arguments_of
 
 PROCESS_SECONDS = 600.0
@@ -45,6 +46,22 @@ def played(episode: EnvironmentEpisode, messages: Sequence[str]) -> list[Any]:
         if answers[-1]["is_terminated"]:
             break
     answers.append(episode.evaluate({}))
+    return orjson.loads(encode(answers))
+
+
+def play_with_user(environment: Environment, task_id: str, mode: str, params: Mapping[str, Any]) -> list[Any]:
+    """The opening and the answers to the mistakes and the reference of a policy, whose user only says "Go on."."""
+    if not isinstance(environment, TaskSource):
+        return [{"state": []}]  # an environment without the kit has no such user
+    asked = {"tool_prompt_mode": mode, "user": True, "native": True, "parse_errors": "feedback", **params}
+    episode = environment.open(task_id, asked, Guard())
+    answers: list[Any] = [episode.start()]
+    for message in stumbling_run(environment, task_id, mode).messages:
+        if "user" in answers[-1]:
+            answers.append(episode.hear("Go on."))
+        if answers[-1].get("is_terminated"):
+            break
+        answers.append(episode.step(message, False))
     return orjson.loads(encode(answers))
 
 

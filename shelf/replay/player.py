@@ -13,6 +13,7 @@ from seal.rollout.episode import Episode
 from seal.rollout.play import Terms, play
 from seal.rollout.services import Services
 from seal.rollout.speaker import REFUSAL, Said, Speaker
+from seal.rollout.user import RecordedUser
 
 BATCH = 32
 RESTART_WAIT_S = 10.0
@@ -90,7 +91,7 @@ async def _play(again: Again, services: Services) -> TrajectoryRecord:
     calls = refused_calls(record.evidence, enforced)
     refused = {"refused_calls": calls} if calls else {}
     episode = Episode(services, record.task_id, params, record.environment, **refused)
-    return await play(episode, Recorded(record), {}, again.terms)
+    return await play(episode, Recorded(record), {}, again.terms, RecordedUser(record.user))
 
 
 def refused_calls(evidence: Sequence[Mapping[str, Any]], enforced: bool) -> list[tuple[int, int, str]]:

@@ -87,6 +87,8 @@ class StoredLog:
         params: dict[str, Any] = {"split": record.split if self.training else "eval", "tool_prompt_mode": mode}
         if record.prefix > 0:
             params["turns"] = record.prefix
+        if record.user:
+            params["user"] = True
         if self.training:
             params["enforce_available_tools"] = True
             if record.cues:  # with a teacher only a part of the step's

@@ -168,7 +168,7 @@ BAD = [
     ("create", {"task_id": TASK, "params": {"taxonomy": "mine"}}, 400, "taxonomy"),
     ("create", {"task_id": TASK, "params": {"omega": {}}}, 400, "omega"),
     ("create", {"task_id": TASK, "params": {"omega": {}, "split": "val"}}, 400, "without an interface"),
-    ("step", {"instance_id": "x", "messages": {"role": "user", "content": "x"}}, 422, "messages.role"),
+    ("step", {"instance_id": "x", "messages": {"role": "system", "content": "x"}}, 422, "messages.role"),
     ("step", {"instance_id": "x", "messages": "x"}, 422, "messages"),
     ("step", {"instance_id": 5, "messages": {"role": "assistant", "content": "x"}}, 422, "instance_id"),
     ("step", {"instance_id": "x", "messages": {"role": "assistant", "content": None}}, 422, "messages.content"),

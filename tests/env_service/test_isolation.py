@@ -75,7 +75,7 @@ def create(host: Host, name: str, task_id: str) -> bytes:
 
 
 def step(host: Host, name: str, text: str) -> bytes:
-    return host.handle("step", name, {"content": text, "truncated": False})[1]
+    return host.handle("step", name, {"content": text, "truncated": False, "role": "assistant"})[1]
 
 
 def alone(run: tuple[str, list[str]]) -> list[bytes]:
@@ -122,12 +122,17 @@ def test_an_episode_rebuilt_from_its_messages_goes_on_as_if_nothing_had_happened
     answers = [create(first, "alone", task_id)]
     taken = 0
     for text in messages[:cut]:
-        header, body = first.handle("step", "alone", {"content": text, "truncated": False})
+        header, body = first.handle("step", "alone", {"content": text, "truncated": False, "role": "assistant"})
         answers.append(body)
         if not header["ok"]:
             return
         taken += 1
-    arguments = {"env_type": "bfcl", "task_id": task_id, "params": DAY, "steps": [(t, False) for t in messages[:taken]]}
+    arguments = {
+        "env_type": "bfcl",
+        "task_id": task_id,
+        "params": DAY,
+        "steps": [(t, False, "assistant") for t in messages[:taken]],
+    }
     assert second.handle("rebuild", "alone", arguments)[0]["ok"]
     answers += [step(second, "alone", text) for text in messages[taken:]]
     assert [*answers, second.handle("evaluate", "alone", {})[1]] == ALONE[chosen]
@@ -161,7 +166,7 @@ def test_a_training_episode_refuses_withheld_tools_until_they_are_revealed_and_e
         host = new_host()
         host.handle("create", kind, {"env_type": "bfcl", "task_id": task.id, "params": params})
         for message in [text, *["Done."] * turn, text]:
-            host.handle("step", kind, {"content": message, "truncated": False})
+            host.handle("step", kind, {"content": message, "truncated": False, "role": "assistant"})
         evidence = json.loads(host.handle("evaluate", kind, {})[1])["evidence"]
         seen[kind] = [evidence[at]["actions"][0]["calls"][0] for at in (0, turn)]
     assert [call["available"] for call in seen["evaluation"]] == [False, True]

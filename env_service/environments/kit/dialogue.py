@@ -11,17 +11,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from env_service.answers import COMPLETED, Evaluation, Message, Opening, Step
-from env_service.environments.base import Call, Guard, Refusal
+from env_service.environments.base import Call, Guard, Refusal, UserFault
 from env_service.environments.kit.blame import blame
 from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.scene import Scene
-from env_service.environments.kit.tasks import Check, Outcome
-from env_service.environments.kit.tool_calls import NATIVE
+from env_service.environments.kit.tasks import Check, Needed, Outcome
+from env_service.environments.kit.tool_calls import NATIVE, ToolCalls, read_message
 from seal.method.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
 from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.interface.feedback import observe_feedback
 from seal.method.interface.guard import InterfaceLeak, LeakGuard
 from seal.method.interface.observation import observe_reveal, observe_start
+from seal.system.text import without_thoughts
+
+_REPEATS = 6
+"""Times that a user may say the same to different messages, less one."""
 
 
 @dataclass
@@ -33,6 +37,7 @@ class _Turn:
     check: Check = field(default_factory=Check)
     feedback_before: bool = False
     closed_by_tool: bool = False
+    told: str = ""
 
     @property
     def calls(self) -> list[CallEvidence]:
@@ -66,6 +71,8 @@ class ToolEpisode:
             self._leak_guard = LeakGuard(scene.secrets(), tuple(scene.tools(0)), self._wording)
         self._world = scene.world()
         self._turns = [_Turn()]
+        self._awaits_user = scene.part is not None
+        self._user_said: list[str] = []
         self._pending_feedback = False
         self._ended = False
         self._valid = False
@@ -76,9 +83,11 @@ class ToolEpisode:
 
     def start(self) -> Opening:
         scene, omega = self._scene, None
-        content, user = scene.system(), scene.user(0)
+        content = scene.system()
         plain = len(content)
-        self._saw(user)
+        users = [scene.user(0)] if scene.part is None else []
+        for user in users:
+            self._saw(user)
         if self._omega is not None:
             augmented = observe_start(content, self._visible, self._omega, scene.category, self._wording)
             content = self._checked(content, augmented)
@@ -94,11 +103,14 @@ class ToolEpisode:
         }
         if scene.settings.native and (scene.format.name == NATIVE or "<tool_call>" in scene.format.render_call("", {})):
             info["native"] = {**scene.native(), "cues": content[plain:]}
-        return {"state": [{"role": "system", "content": content}, {"role": "user", "content": user}], "info": info}
+        state = [{"role": "system", "content": content}, *({"role": "user", "content": user} for user in users)]
+        return {"state": state, "info": info, **({"user": scene.part.opening()} if scene.part else {})}
 
     def step(self, content: str, truncated: bool) -> Step:
         if self._ended:
             raise Refusal("The episode has ended: evaluate it, release it, or create another one.")
+        if self._awaits_user:
+            raise Refusal("The user speaks next: send the user's message.")
         self._saw(content)
         if truncated and self._scene.cut_ends(content):
             self._turn.actions.append(ActionEvidence(truncated=True))
@@ -110,7 +122,7 @@ class ToolEpisode:
             return self._fail(parsed)
         if self._scene.stop_tool in (name for name, _ in parsed.calls):
             self._turn.closed_by_tool = True
-            return self._next_turn()
+            return self._next_turn(parsed.text)
         acts = bool(parsed.calls or (parsed.refusals and self._parse_errors == "feedback"))
         goes_on = self._turn.acted < self._max_steps if acts else not self._in_last_turn
         fatal = self._scene.fatal(content) if goes_on else None
@@ -119,7 +131,28 @@ class ToolEpisode:
         if acts:
             return self._act(parsed, truncated)
         self._turn.actions.append(ActionEvidence(refusals=parsed.refusals, truncated=truncated))
-        return self._next_turn()
+        return self._next_turn(parsed.text)
+
+    def hear(self, content: str) -> Step:
+        """The answer to a message of the user; UserFault for one that no user says, Refusal if none is awaited."""
+        if self._ended or not self._awaits_user:
+            raise Refusal("No message of the user is awaited: send the policy's.")
+        text, entries = read_message(content)
+        parsed = ToolCalls().parse(content) if entries else Parsed((), (), text)
+        if fault := self._user_fault(parsed):
+            raise UserFault(f"The user {fault}.")
+        self._user_said.append(text)
+        if parsed.calls:
+            results = [self._scene.user_call(self._world, call).text for call in parsed.calls]
+            return self._await_user([{"role": "tool", "content": result} for result in results])
+        self._awaits_user = False
+        if any(stop in text for stop in self._scene.part.stops):
+            return self._end("answered")
+        if self._turn.actions:
+            self._close("answered")
+            self._turns.append(_Turn(feedback_before=self._pending_feedback))
+        self._saw(text)
+        return self._answer([_message("user", text)], None)
 
     def evaluate(self, params: Mapping[str, Any]) -> Evaluation | float:
         """Return verdict, figures and labels; 1.0 or 0.0 when sparse.
@@ -147,31 +180,45 @@ class ToolEpisode:
 
         cut: how a turn that is still open has ended, when the caller knows that nothing more will come.
         """
+        if self._scene.part is not None:
+            return self._whole_evidence(cut)
         blames, turns = self._blame(cut), []
         for index in range(self._scene.turns):
             needed = self._scene.needed(index)
             if index >= len(self._turns):
                 turns.append(TurnEvidence(turn=index, expected_calls=len(needed.tools), stop="not_reached"))
                 continue
-            turn = self._turns[index]
-            turns.append(
-                TurnEvidence(
-                    turn=index,
-                    expected_calls=len(needed.tools),
-                    actions=tuple(turn.actions),
-                    stop=cut or "open" if turn.stop == "open" else turn.stop,
-                    instances_match=turn.check.instances_match,
-                    state_match=turn.check.state_match,
-                    response_match=turn.check.response_match,
-                    feedback_before=turn.feedback_before,
-                    reference_error=needed.error,
-                    needed=needed.tools,
-                    needed_writes=needed.writes,
-                    absent=turn.check.absent,
-                    blame=blames[index],
-                )
-            )
+            turns.append(self._turn_evidence(index, needed, cut, blame=blames[index]))
         return tuple(turns)
+
+    def _turn_evidence(self, index: int, needed: Needed, cut: Stop | None, **others: Any) -> TurnEvidence:
+        turn = self._turns[index]
+        return TurnEvidence(
+            turn=index,
+            expected_calls=len(needed.tools),
+            actions=tuple(turn.actions),
+            stop=cut or "open" if turn.stop == "open" else turn.stop,
+            instances_match=turn.check.instances_match,
+            state_match=turn.check.state_match,
+            response_match=turn.check.response_match,
+            feedback_before=turn.feedback_before,
+            reference_error=needed.error,
+            needed=needed.tools,
+            needed_writes=needed.writes,
+            absent=turn.check.absent,
+            **others,
+        )
+
+    def _whole_evidence(self, cut: Stop | None) -> tuple[TurnEvidence, ...]:
+        """The same for a dialogue that is judged as a whole, in its last turn."""
+        *before, last = self._turns
+        earlier = tuple(replace(call, arguments={}, result="", violations=()) for turn in before for call in turn.calls)
+        unjudged = [
+            self._turn_evidence(n, Needed((), ()), None, judged="passed" if self._valid else "later")
+            for n in range(len(before))
+        ]
+        facts = {"judged": "dialogue", "earlier": earlier, "blame": "own" if last.failed else None}
+        return (*unjudged, self._turn_evidence(len(before), self._scene.needed(None), cut, **facts))
 
     def _blame(self, cut: Stop | None) -> tuple[Blame | None, ...]:
         """Return whose fault each turn's failure is; nobody's in an episode that is valid or goes on."""
@@ -262,9 +309,40 @@ class ToolEpisode:
         errors = (call.error is not None for turn in self._turns for call in turn.calls)
         return limit is not None and sum(errors) >= limit
 
+    # --- a user whom a model plays --------------------------------------------------
+
+    def _await_user(self, told: list[dict[str, str]]) -> Step:
+        if len(self._user_said) >= self._scene.part.max_messages:
+            return self._end("step_limit")
+        self._awaits_user = True
+        return {**self._answer([], None), "user": told}
+
+    def _user_fault(self, parsed: Parsed) -> str | None:
+        """Why this is no message of the user's; None if it may be one."""
+        known = {tool["name"] for tool in self._scene.part.tools}
+        if parsed.refusals:
+            return f"makes a call that cannot be read: {parsed.refusals[0].rstrip('.')}"
+        if foreign := [name for name, _ in parsed.calls if name not in known]:
+            return f"calls {foreign[0][:64]!r}, which is no tool of the user's"
+        if parsed.calls:
+            return None
+        if not parsed.text.strip():
+            return "says nothing"
+        if "<tool_call>" in parsed.text or self._scene.parse(parsed.text).calls:
+            return "calls a tool as the policy does, so speaks in its part"
+        if not self._turn.actions and any(stop in parsed.text for stop in self._scene.part.stops):
+            return "ends the dialogue before the policy has answered"
+        said, heard = [*self._user_said, parsed.text][-_REPEATS:], [turn.told for turn in self._turns][-_REPEATS:]
+        if len(said) == len(set(heard)) == _REPEATS and len(set(said)) == 1:
+            return f"says the same {_REPEATS} times, to as many different messages"
+        return None
+
     # --- turns and the end --------------------------------------------------------
 
-    def _next_turn(self) -> Step:
+    def _next_turn(self, said: str) -> Step:
+        if self._scene.part is not None:
+            self._turn.told = without_thoughts(said).strip()
+            return self._await_user([{"role": "user", "content": self._turn.told or "(no answer)"}])
         if self._in_last_turn:
             return self._end("answered")
         self._close("answered")
@@ -284,7 +362,7 @@ class ToolEpisode:
         """End the turn and judge it; one that was not ended with the stop tool lacks what that tool says."""
         turn, scene = self._turn, self._scene
         turn.stop = stop
-        if scene.judges(stop, self._in_last_turn):
+        if scene.part is None and scene.judges(stop, self._in_last_turn):
             turn.check = scene.check(self._world, self._index, [played.calls for played in self._turns])
             if self._lacks_stop_tool(self._index):
                 absent = (*turn.check.absent, scene.stop_tool)
@@ -297,11 +375,15 @@ class ToolEpisode:
 
     def _end(self, stop: Stop) -> Step:
         self._close(stop)
-        self._ended = True
-        if self._in_last_turn and self._scene.judges(stop, True):
+        self._ended, history = True, [turn.calls for turn in self._turns]
+        if self._scene.part is not None:
+            if self._scene.judges(stop, True):
+                self._turn.check = self._scene.judge(self._world, history, [turn.told for turn in self._turns])
+                self._valid = self._scene.verdict(history, self._turn.check.passed)
+        elif self._in_last_turn and self._scene.judges(stop, True):
             wanted = [turn for index, turn in enumerate(self._turns) if self._scene.needed(index).tools]
             passed = all(turn.check.passed for turn in wanted)
-            self._valid = self._scene.verdict([turn.calls for turn in self._turns], passed)
+            self._valid = self._scene.verdict(history, passed)
         return self._answer([_message("user", COMPLETED)], None)
 
     def _answer(self, state: list[Message], action: ActionEvidence | None) -> Step:

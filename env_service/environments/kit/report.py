@@ -14,8 +14,8 @@ def assessment(
     """Everything known about an episode; off: labels that cannot be grounded. ValueError for an unknown taxonomy."""
     diagnoses = diagnose(turns, taxonomy, off)
     by_turn = {diagnosis.turn: diagnosis.label for diagnosis in diagnoses}
-    wanted = [by_turn.get(turn.turn) for turn in turns if turn.expected_calls]
-    silent = [by_turn.get(turn.turn) for turn in turns if not turn.expected_calls]
+    wanted = [by_turn.get(each.turn) for each in turns if each.expected_calls or each.judged == "dialogue"]
+    silent = [by_turn.get(each.turn) for each in turns if not each.expected_calls and each.judged == "turn"]
     passed = wanted.count(labels.PASS)
     calls = [call for turn in turns for call in turn.calls]
     return {

@@ -4,6 +4,7 @@ Here for tasks that an author writes; the benchmark's scene answers as the offic
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +17,7 @@ from env_service.environments.kit.tasks import Check, Needed, Outcome, TaskSourc
 from seal.method.diagnosis.categories import qualify
 from seal.method.diagnosis.evidence import CallEvidence, Stop, TurnEvidence, Violation
 from seal.method.diagnosis.schema import violations
-from seal.method.interface.secrets import Secrets
+from seal.method.interface.secrets import Secrets, clauses
 
 History = Sequence[Sequence[CallEvidence]]
 """The calls of an episode by user turn."""
@@ -26,7 +27,8 @@ class Scene:
     """One task as one episode plays it. Holds no state of the episode: that is in the world and the dialogue.
 
     category: as profiles, cues and logs name it (`seal.method.diagnosis.categories.qualify`). turns: user
-    turns. writes, max_steps, error_limit, stop_tool: as in `TaskSource`.
+    turns. part: of the user whose messages the caller says; None where the task has them. writes, max_steps,
+    error_limit, stop_tool: as in `TaskSource`.
     """
 
     def __init__(self, environment: TaskSource, task: ToolTask, settings: EpisodeParams) -> None:
@@ -36,6 +38,9 @@ class Scene:
         self.writes, self.max_steps = environment.writes, environment.max_steps
         self.error_limit, self.stop_tool = environment.error_limit, environment.stop_tool
         self._environment, self._task = environment, task
+        self.part = environment.user(task) if settings.user else None
+        if self.part is not None and settings.turns is not None:
+            raise ValueError(f"params.turns: the dialogue of {task.id} depends on its user, so leave it out.")
 
     # --- what is shown --------------------------------------------------------------
 
@@ -116,14 +121,17 @@ class Scene:
     def reference(self, turn: int) -> Sequence[Call]:
         return self._calls[turn]
 
-    def needed(self, turn: int) -> Needed:
-        """The tools of these calls."""
-        tools = tuple(name for name, _ in self.reference(turn))
+    def needed(self, turn: int | None) -> Needed:
+        """The tools of these calls; of all turns' for None."""
+        calls = self.reference(turn) if turn is not None else [call for calls in self._calls for call in calls]
+        tools = tuple(name for name, _ in calls)
         tools += (self.stop_tool,) if tools and self.stop_tool else ()
         return Needed(tools, tuple(name for name in tools if name in self.writes))
 
     def secrets(self) -> Secrets:
-        return self._environment.task_secrets(self._task)
+        """What no cue may tell: the reference's, and the clauses of the instructions of a user whom a model plays."""
+        secrets = self._environment.task_secrets(self._task)
+        return replace(secrets, words=secrets.words | clauses(self.part.instructions if self.part else ""))
 
     def judges(self, stop: Stop, last: bool) -> bool:
         """Return whether a turn with this stop is compared with the reference. last: it is the task's last turn."""
@@ -132,6 +140,14 @@ class Scene:
     def check(self, world: World, turn: int, history: History) -> Check:
         """Judge a user turn that is over; history: the calls of all turns up to it. Changes nothing."""
         return world.check(turn, history[turn]) if self.reference(turn) else Check()
+
+    def judge(self, world: World, history: History, said: Sequence[str]) -> Check:
+        """Judge the whole dialogue with a user whom a model plays. said: what the policy told the user."""
+        return world.check(self.turns - 1, [call for calls in history for call in calls])
+
+    def user_call(self, world: World, call: Call) -> Outcome:
+        """Run a call of one of the user's own tools."""
+        return world.call(*call)
 
     def verdict(self, history: History, passed: bool) -> bool:
         """Return whether the whole task is valid. passed: every turn with a reference passed its check."""

@@ -38,6 +38,8 @@ class EpisodeParams(BaseModel):
     """The effect of an unreadable call: by default feedback while a cue gives it, else the end of the turn."""
     native: bool = False
     """Answer /create also with the tools, the instructions and the cues as data, for an agent with tool calls."""
+    user: bool = False
+    """Let the caller say the user's messages, in a task whose user a language model can play."""
     leak_guard: bool = False
     """Refuse to say what only the task's reference knows."""
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
 
+from env_service.answers import UserOpening
 from env_service.environments.base import Call, Document, Side, Split, TaskFacts
 from env_service.environments.kit.formats import FORMATS, Format, get_format
 from env_service.environments.kit.tool_calls import AGENT_FORMATS, MODE, ToolCalls
@@ -56,6 +57,27 @@ class Outcome:
 
     text: str
     error: CallError | None = None
+
+
+@dataclass(frozen=True)
+class UserPart:
+    """The user of a task, for a language model that plays it. The policy is shown none of this.
+
+    instructions: the model's system text, which names `stops`. greeting: what it answers first, as if the policy had
+    said it. tools: documents of the tools that the user has. stops: a message that holds one of these ends the episode.
+    max_messages: of the user, after which the episode ends at the step limit.
+    """
+
+    instructions: str
+    greeting: str = "Hi! How can I help you today?"
+    tools: Sequence[Document] = ()
+    stops: tuple[str, ...] = ("###STOP###",)
+    max_messages: int = 20
+
+    def opening(self) -> UserOpening:
+        """The part as the model gets it."""
+        told = [{"role": "system", "content": self.instructions}, {"role": "user", "content": self.greeting}]
+        return {"messages": told, "tools": ToolCalls().definitions(self.tools)}
 
 
 _FORMATS: Mapping[str, Format] = {**AGENT_FORMATS, MODE: ToolCalls()}
@@ -142,6 +164,10 @@ class TaskSource(ABC):
     def packages(self) -> Mapping[str, str]:
         """Versions that results depend on, by package."""
         return {}
+
+    def user(self, task: ToolTask) -> UserPart | None:
+        """The user as a language model plays it where a run names one (`seal.user`); None where `users` is all."""
+        return None
 
     def further_splits(self) -> Mapping[str, tuple[Split, Mapping[str, Sequence[str]]]]:
         """Splits beside the default one: each with the task ids of its sides."""

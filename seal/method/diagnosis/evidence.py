@@ -14,6 +14,10 @@ Stop = Literal["answered", "step_limit", "length", "parse_error", "not_reached",
 """The end of a turn: a message without a call, the step limit, a length limit, or an unreadable message in an episode
 that such a message ends; or the episode ended before this turn (not_reached), or the turn goes on (open)."""
 
+Judged = Literal["turn", "dialogue", "later", "passed"]
+"""What the verifier compares when a turn ends. Where a model plays the user, no turn has a reference of its own: the
+last one is judged with the whole dialogue, the others later; passed: later, and then the dialogue passed."""
+
 Blame = Literal["own", "inherited"]
 """Whose fault a failed turn is: its own calls' or an earlier turn's (docs/how-it-works.md#own-and-inherited-faults)."""
 
@@ -82,7 +86,8 @@ class TurnEvidence:
     among the results obtained so far; each has one entry per reference call. The three comparisons are the verifier's
     own on clean simulators; None when it made none. feedback_before is true when error feedback had been shown in an
     earlier turn and no call has succeeded since. reference_error names a failure that is not the policy's. blame is
-    None unless the turn failed and could be judged.
+    None unless the turn failed and could be judged. earlier: where the whole dialogue is judged, the calls of the turns
+    before this one, without arguments and results.
     """
 
     turn: int
@@ -98,6 +103,8 @@ class TurnEvidence:
     needed_writes: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     blame: Blame | None = None
+    judged: Judged = "turn"
+    earlier: tuple[CallEvidence, ...] = ()
 
     @property
     def cut(self) -> bool:

@@ -13,7 +13,7 @@ from functools import cache
 
 from seal.method import labels
 from seal.method.diagnosis import recovery
-from seal.method.diagnosis.evidence import Blame, TurnEvidence
+from seal.method.diagnosis.evidence import Blame, CallEvidence, TurnEvidence
 from seal.method.diagnosis.extension import Extension, Rule, installed, load
 
 
@@ -36,7 +36,16 @@ def took_place(turn: TurnEvidence) -> bool:
 
 
 def _wanted(turn: TurnEvidence) -> bool:
-    return turn.expected_calls > 0
+    return turn.expected_calls > 0 or turn.judged == "dialogue"
+
+
+def _unwanted(turn: TurnEvidence) -> bool:
+    return turn.expected_calls == 0 and turn.judged == "turn"
+
+
+def _compared(turn: TurnEvidence) -> tuple[CallEvidence, ...]:
+    """The calls that led to what the verifier compared."""
+    return (*turn.earlier, *turn.calls)
 
 
 def _met(turn: TurnEvidence) -> bool:
@@ -53,6 +62,8 @@ def _verifier_met(turn: TurnEvidence) -> str | None:
 
 
 def _invalid_call(turn: TurnEvidence) -> str | None:
+    if turn.judged == "passed":
+        return None
     for action in turn.actions:
         if action.refusals and not action.truncated:  # what a budget cut off cannot be read, whoever wrote it
             return f"the parser refused: {action.refusals[0]}"
@@ -63,7 +74,7 @@ def _invalid_call(turn: TurnEvidence) -> str | None:
 
 
 def _invalid_arguments(turn: TurnEvidence) -> str | None:
-    if not _wanted(turn):  # no tool is the right one when nothing should be called
+    if _unwanted(turn) or turn.judged == "passed":  # no tool is the right one when nothing should be called
         return None
     for call in turn.calls:
         if call.unavailable:
@@ -78,7 +89,7 @@ def _invalid_arguments(turn: TurnEvidence) -> str | None:
 def _budget_cut(turn: TurnEvidence) -> str | None:
     if not turn.cut or _met(turn) or _not_recovered(turn):
         return None
-    if not _wanted(turn) and (turn.calls or _invalid_call(turn)):
+    if _unwanted(turn) and (turn.calls or _invalid_call(turn)):
         return None  # what was called cannot be taken back, however the turn would have gone on
     return f"a budget cut the turn ({turn.stop})"
 
@@ -86,7 +97,7 @@ def _budget_cut(turn: TurnEvidence) -> str | None:
 def _other_state(turn: TurnEvidence) -> str | None:
     if not _wanted(turn) or turn.state_match is not False:
         return None
-    succeeded = [call for call in turn.calls if not call.failed]
+    succeeded = [call for call in _compared(turn) if not call.failed]
     if turn.needed_writes:  # reads cannot reach a state: without a write that worked, a needed call is missing
         succeeded = [call for call in succeeded if call.writes]
     return "calls executed, the state differs from the expected one" if succeeded else None
@@ -109,30 +120,32 @@ def _not_recovered(turn: TurnEvidence) -> str | None:
 def _missing_call(turn: TurnEvidence) -> str | None:
     if not _wanted(turn) or _met(turn):
         return None
-    if not turn.calls:
+    calls = _compared(turn)
+    if not calls and turn.expected_calls:
         return "calls were needed and none was made"
     skipped: Counter[str] = Counter()
     if turn.response_match is False:
-        skipped |= Counter(turn.absent) & (Counter(turn.needed) - Counter(call.name for call in turn.calls))
+        skipped |= Counter(turn.absent) & (Counter(turn.needed) - Counter(call.name for call in calls))
     if turn.state_match is False:
-        skipped |= Counter(turn.needed_writes) - Counter(call.name for call in turn.calls if not call.failed)
+        skipped |= Counter(turn.needed_writes) - Counter(call.name for call in calls if not call.failed)
     return f"needed and not called: {', '.join(sorted(skipped))}" if skipped else None
 
 
 def _other_response(turn: TurnEvidence) -> str | None:
-    if _wanted(turn) and turn.calls and turn.response_match is False:
+    calls = turn.calls or turn.judged == "dialogue"  # an answer without a call can lack what the user must be told
+    if _wanted(turn) and calls and turn.response_match is False:
         return "the required result is not among the results obtained"
     return None
 
 
 def _spurious_call(turn: TurnEvidence) -> str | None:
-    if not _wanted(turn) and turn.calls:
+    if _unwanted(turn) and turn.calls:
         return f"nothing should be called, {turn.calls[0].name} was"
     return None
 
 
 def _abstained(turn: TurnEvidence) -> str | None:
-    if not _wanted(turn) and not turn.calls and not any(a.refusals or a.truncated for a in turn.actions):
+    if _unwanted(turn) and not turn.calls and not any(a.refusals or a.truncated for a in turn.actions):
         return "nothing should be called and nothing was"
     return None
 
@@ -145,11 +158,11 @@ def _other_instances(turn: TurnEvidence) -> str | None:
 
 
 def _released_abstention(turn: TurnEvidence) -> str | None:
-    return "no call was made where none was needed" if not _wanted(turn) and not turn.calls else None
+    return "no call was made where none was needed" if _unwanted(turn) and not turn.calls else None
 
 
 def _released_empty(turn: TurnEvidence) -> str | None:
-    return "no call was made where calls were needed" if _wanted(turn) and not turn.calls else None
+    return "no call was made where calls were needed" if turn.expected_calls and not _compared(turn) else None
 
 
 def _released_state(turn: TurnEvidence) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 _NUMBER = re.compile(r"(?<![\w.])(?:\d{1,3}(?:[,'_]\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d{1,3})?(?!\w)")
 _CHARACTERS, _DIGITS = 4, 3
+_CLAUSE_END = re.compile(r"[\n.;:!?]+")
 
 
 def normal(text: str) -> str:
@@ -21,6 +22,11 @@ def normal(text: str) -> str:
     composed = unicodedata.normalize("NFKC", text).casefold()
     visible = "".join(character for character in composed if unicodedata.category(character) != "Cf")
     return " ".join(visible.split())
+
+
+def clauses(text: str) -> frozenset[str]:
+    """The clauses of a text that have at least three words, as normal texts."""
+    return frozenset(clause for each in _CLAUSE_END.split(text) if (clause := normal(each)).count(" ") >= 2)
 
 
 def numbers(text: str) -> frozenset[Decimal]:

@@ -13,7 +13,7 @@ from env_service.answers import Evaluation, Step
 from env_service.environments.base import Document, Guard
 from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.environments.kit.environment import ToolEnvironment
-from env_service.environments.kit.tasks import Check, ToolTask
+from env_service.environments.kit.tasks import Check, ToolTask, UserPart
 from env_service.environments.kit.worlds import MethodWorld
 from seal.method.diagnosis.evidence import CallEvidence
 
@@ -248,6 +248,27 @@ class Talkative(Sound):
 
     def instructions(self, task: ToolTask, compact: bool) -> str:
         return f"For example: say(word={task.data!r})."
+
+
+class Confiding(Sound):
+    """Tells the policy what the model that plays the user is told."""
+
+    name = "confiding"
+
+    def user(self, task: ToolTask) -> UserPart:
+        return UserPart(f"You want to hear one word: {task.data}. You will never say it first.")
+
+    def instructions(self, task: ToolTask, compact: bool) -> str:
+        return "The user will say: you will never say it first."
+
+
+class Discreet(Confiding):
+    """Keeps it to itself."""
+
+    name = "discreet"
+
+    def instructions(self, task: ToolTask, compact: bool) -> str:
+        return "Ask for the word."
 
 
 class Slow(Sound):

@@ -66,6 +66,12 @@ def test_a_changing_tool_that_is_not_among_the_writes_is_named(registered: Calla
     assert found.check == "faults fail" and "without the call of say: add it to `writes`" in found.detail
 
 
+def test_what_a_user_is_told_is_not_told_to_the_policy(registered: Callable[[str, str], str]) -> None:
+    (found,) = failing(registered("confiding", f"{HERE}:Confiding"))
+    assert found.check == "no leak" and "'you will never say it first' of the user's instructions" in found.detail
+    assert failing(registered("discreet", f"{HERE}:Discreet")) == []
+
+
 def test_an_environment_whose_verifier_is_never_asked_fails(registered: Callable[[str, str], str]) -> None:
     (found,) = failing(registered("unsolved", f"{HERE}:Unsolved"))
     assert found.check == "faults fail" and "every answer gets reward 1" in found.detail

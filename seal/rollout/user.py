@@ -1,0 +1,163 @@
+"""Who says the user's messages where a task has a part for a language model: an endpoint, or a stored record.
+
+The part (instructions, tools) comes from the environment and goes to nobody else. What fails here is a failure of
+infrastructure (`user`, `user_timeout`); what no user says, the environment refuses (`user_role`).
+"""
+
+import asyncio
+import functools
+import json
+import os
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import aiohttp
+
+from env_service.environments.kit.tool_calls import write_message
+from seal.rollout.speaker import SpeakerFault
+from seal.settings.user import UserSettings
+from seal.system.text import clipped, first_line, without_thoughts
+
+USER = "the user"
+"""Who is waited for."""
+KEY_VARIABLE = "SEAL_USER_API_KEY"
+ATTEMPTS, PAUSE_S = 3, 0.5
+MAX_BYTES = 2**18
+"""Of an answer of the endpoint."""
+MAX_TOKENS = 1024
+"""Of one message."""
+
+
+class Spoken(NamedTuple):
+    """One message of the user: its text, with its calls if it has any (`write_message`), who said it, and its cost."""
+
+    text: str
+    source: str
+    tokens_in: int = 0
+    tokens_out: int = 0
+    requests: int = 1
+    seconds: float = 0.0
+
+
+class User(Protocol):
+    """Says the user's messages of one episode."""
+
+    def begin(self, part: Mapping[str, Any]) -> None:
+        """Take the part: `messages` and `tools`, as a request has them."""
+
+    async def say(self, heard: Sequence[Mapping[str, str]]) -> Spoken:
+        """The next message, after what was heard since the last one; SpeakerFault."""
+
+
+class RecordedUser:
+    """Says what a user said before. said: `TrajectoryRecord.user`."""
+
+    def __init__(self, said: Sequence[Mapping[str, Any]]) -> None:
+        self._said = iter(said)
+
+    def begin(self, part: Mapping[str, Any]) -> None:
+        """The part has been played."""
+
+    async def say(self, heard: Sequence[Mapping[str, str]]) -> Spoken:
+        said = next(self._said, None)
+        if said is None:
+            raise SpeakerFault("user", "the record holds no further message of the user")
+        return Spoken(**said)
+
+
+class ModelUser:
+    """A model at an OpenAI-compatible endpoint. seed: a text from which the seeds of its requests follow."""
+
+    def __init__(self, settings: UserSettings, seed: str) -> None:
+        self._settings, self._seed = settings, seed
+        self._messages: list[dict[str, Any]] = []
+        self._tools: list[Any] = []
+        self._asked: list[str] = []
+        self._said = 0
+
+    def begin(self, part: Mapping[str, Any]) -> None:
+        self._messages, self._tools = list(part["messages"]), list(part["tools"])
+
+    async def say(self, heard: Sequence[Mapping[str, str]]) -> Spoken:
+        calls, self._asked = self._asked, []
+        for number, message in enumerate(heard):
+            answers = {"tool_call_id": calls[number]} if message["role"] == "tool" else {}
+            self._messages.append({**message, **answers})
+        settings, began = self._settings, time.monotonic()
+        body = {"model": settings.model, "messages": self._messages, "temperature": settings.temperature}
+        body |= {"seed": zlib.crc32(f"{self._seed}/{self._said}".encode()), "max_tokens": MAX_TOKENS}
+        body |= {"tools": self._tools} if self._tools else {}
+        self._said += 1
+        try:
+            async with _places(asyncio.get_running_loop(), settings.concurrency), asyncio.timeout(settings.timeout_s):
+                answer, requests = await self._answer(body)
+        except TimeoutError as error:
+            late = f"message {self._said} did not come within seal.user.timeout_s={settings.timeout_s:g}"
+            raise SpeakerFault("user_timeout", f"the rollout waited for the user: {late}") from error
+        return self._spoken(answer, requests, time.monotonic() - began)
+
+    async def _answer(self, body: Mapping[str, Any]) -> tuple[Any, int]:
+        """The endpoint's answer, and after how many requests; SpeakerFault if it has none."""
+        fault = ""
+        for attempt in range(ATTEMPTS):
+            await asyncio.sleep(attempt * PAUSE_S)
+            try:
+                status, content = await _post(self._settings.base_url, body)
+            except (aiohttp.ClientError, OSError) as error:
+                fault = f"does not answer ({first_line(str(error), type(error).__name__)})"
+                continue
+            if len(content) > MAX_BYTES:
+                fault = f"answers with more than {MAX_BYTES} bytes"
+            elif status != 200:
+                fault = f"answers with HTTP {status} ({clipped(content.decode('utf-8', 'replace').strip(), 200)})"
+                if status < 500 and status not in (408, 409, 429):
+                    break
+            else:
+                try:
+                    return json.loads(content), attempt + 1
+                except (ValueError, RecursionError):
+                    fault = "answers with what is no JSON"
+        raise SpeakerFault("user", f"the user's endpoint {self._settings.base_url} {fault}")
+
+    def _spoken(self, answer: Any, requests: int, seconds: float) -> Spoken:
+        """The message in an answer; SpeakerFault if there is none."""
+        try:
+            message, usage = answer["choices"][0]["message"], answer.get("usage") or {}
+            text, calls = without_thoughts(message.get("content") or "").strip(), list(message.get("tool_calls") or ())
+            self._asked = [str(call.get("id") or f"call_{number}") for number, call in enumerate(calls)]
+            tokens = [int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")]
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise SpeakerFault("user", f"the answer of the user's endpoint has no message ({error!r:.100})") from error
+        if not text and not calls:
+            raise SpeakerFault("user", "the user's endpoint answers with an empty message")
+        if message.get("role", "assistant") != "assistant":
+            raise SpeakerFault("user_role", f"the user's model answers in the role {message['role']!r:.40}")
+        if "<think>" in text:
+            raise SpeakerFault("user_role", "the user's model answers with thoughts that do not end")
+        self._messages.append({"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {}))
+        return Spoken(write_message(text, calls), self._settings.model, *tokens, requests, round(seconds, 3))
+
+
+async def _post(base_url: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
+    """Status and content, of which no more than MAX_BYTES + 1 are read."""
+    key = os.environ.get(KEY_VARIABLE)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    url = f"{base_url.rstrip('/')}/chat/completions"
+    async with (
+        aiohttp.ClientSession(trust_env=True) as session,
+        session.post(url, json=body, headers=headers) as response,
+    ):
+        content = b""
+        async for part in response.content.iter_chunked(2**16):
+            content += part
+            if len(content) > MAX_BYTES:
+                break
+        return response.status, content
+
+
+@functools.lru_cache(maxsize=1)
+def _places(loop: asyncio.AbstractEventLoop, concurrency: int) -> asyncio.Semaphore:
+    """Those of the process; its agent loops share an event loop."""
+    return asyncio.Semaphore(concurrency)
