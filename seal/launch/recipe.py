@@ -86,7 +86,7 @@ class Recipe:
             raise SettingsError(added[0], f"{added[0]} is not a block{nearest(added[0], blocks)}")
         _require_types(resolved)
         evolve = settings.interface.evolve
-        if added := [name for name in _without_words(settings, service) if name not in evolve.left_out]:
+        if added := [name for name in without_words(settings, service) if name not in evolve.left_out]:
             config.seal.interface.evolve.left_out = [*evolve.left_out, *added]
             settings = SealSettings.of(OmegaConf.to_container(config))
         return cls(config, settings, service)
@@ -180,7 +180,7 @@ def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
     return recipe
 
 
-def _without_words(settings: SealSettings, service: EnvServiceSettings) -> Iterator[str]:
+def without_words(settings: SealSettings, service: EnvServiceSettings) -> Iterator[str]:
     """The cues for which the prompt modes of training have no words: in all its environments, or as `environment/cue`.
 
     An environment that is not installed here, or has no such mode, is left to the checks of a launch.

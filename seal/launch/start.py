@@ -6,9 +6,10 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from seal.launch.recipe import Recipe
+from seal.launch.recipe import Recipe, without_words
 from seal.launch.record import model_hashes, recipe_facts
-from seal.records.changes import MODEL, compare, same_model, training_launches, without_moves
+from seal.records.changes import MODEL, Change, compare, same_model, training_launches, without_moves
+from seal.records.folder import RunFolder
 from seal.records.step import read_steps
 from seal.settings.sentences import shown
 from seal.system import exits
@@ -16,21 +17,28 @@ from seal.system.errors import LaunchError
 from seal.training.checkpoints import CONTENTS, last_step, step_of, verify
 
 OPTIM = "actor_rollout_ref.actor.optim"
+LEFT_OUT = "seal.interface.evolve.left_out"
+WEIGHTS = (MODEL, *(f"actor_rollout_ref.model.{name}" for name in ("lora_rank", "target_modules", "exclude_modules")))
 KEPT = (
     "seal.seed",
     "seal.data.train",
+    "seal.diagnosis.taxonomy",
+    "seal.interface.evolve",
+    "env_service.prompt_mode",
+    "env_service.prompt_modes",
     *(f"data.{name}" for name in ("train_batch_size", "gen_batch_size", "shuffle", "seed", "dataloader_num_workers")),
-    MODEL,
-    *(f"actor_rollout_ref.model.{name}" for name in ("lora_rank", "target_modules", "exclude_modules")),
+    *(f"data.{name}" for name in ("train_max_samples", "filter_overlong_prompts", "sampler")),
+    *WEIGHTS,
     "actor_rollout_ref.actor.strategy",
     "actor_rollout_ref.actor.fsdp_config.fsdp_size",
     *(f"{OPTIM}.{name}" for name in ("optimizer", "optimizer_impl", "override_optimizer_config.amsgrad")),
     "trainer.device",
     "trainer.v1.trainer_mode",
 )
-"""Keys and blocks that a checkpoint depends on: the order of the tasks, the weights and their parts, the state of the
-optimizer and of the trainer. What else a run changes holds from its next step."""
-ROLLOUTS = "actor_rollout_ref.rollout.n"
+"""Keys and blocks that a checkpoint depends on: the order of the tasks, C_t and Omega of the next step, the weights and
+their parts, the state of the optimizer and of the trainer. What else a run changes holds from its next step."""
+UNDER_WAY = ("actor_rollout_ref.rollout.n", "trainer.v1.colocate_async.num_warmup_batches")
+"""Those of the asynchronous trainer, whose checkpoint holds prompts under way, with the rollouts that they had."""
 OWNER = "run.txt"
 """In a folder of checkpoints outside the run's own: the name of the run that writes there."""
 
@@ -142,16 +150,25 @@ def _continue(recipe: Recipe, checkpoint: Path) -> Start:
             "trained: raise trainer.total_training_steps or total_epochs, or start from its weights alone (seal "
             "export, actor_rollout_ref.model.path)."
         )
+    changes = _changes(recipe, _origin(recipe, checkpoint) if elsewhere else recipe.folder, step)
     if trainer.val_only or elsewhere:
         return Start(step, checkpoint=checkpoint, settings=settings)
     ended = step >= recipe.last_step
+    asked = {change.key: change.after for change in changes}
     due = trainer.test_freq > 0 and (ended or step % trainer.test_freq == 0)
-    lacking = due and not (recipe.folder.validations / f"{step}.jsonl").exists()
+    lacking = asked.get("trainer.val_before_train", due) and not (recipe.folder.validations / f"{step}.jsonl").exists()
     if ended and not lacking:
         return Start(step, complete=True)
     validation = {"val_before_train": bool(lacking), "val_only": bool(ended and lacking)}
-    changes = _describe_changes(recipe, step)
-    return Start(step, checkpoint=checkpoint, settings={**settings, **validation}, changes=changes)
+    told = tuple(f"{change}." for change in changes)
+    return Start(step, checkpoint=checkpoint, settings={**settings, **validation}, changes=told)
+
+
+def _origin(recipe: Recipe, checkpoint: Path) -> RunFolder:
+    """The folder of the other run that saved a checkpoint: around its folder of checkpoints, or that of the owner."""
+    owner = checkpoint.parent / OWNER
+    named = recipe.run_dir.parent / owner.read_text(encoding="utf-8").strip() if owner.is_file() else None
+    return RunFolder(named or checkpoint.parent.parent)
 
 
 def _require_parts(recipe: Recipe, checkpoint: Path, saved: Mapping[int, frozenset[str]]) -> None:
@@ -173,27 +190,36 @@ def _require_parts(recipe: Recipe, checkpoint: Path, saved: Mapping[int, frozens
         )
 
 
-def _describe_changes(recipe: Recipe, step: int) -> tuple[str, ...]:
-    """A sentence for each setting that a run changes when it continues after `step`.
+def _changes(recipe: Recipe, origin: RunFolder, step: int) -> list[Change]:
+    """The settings that a run changes when it continues after `step`; none if no launch of the origin is known.
 
-    LaunchError for one of KEPT, and for other training tasks, as a file with other contents gives them.
+    origin: the folder of the run that saved the checkpoint. LaunchError for one of KEPT, and for other training tasks,
+    as a file with other contents gives them; a validation depends on the weights alone.
     """
-    now, launches = recipe_facts(recipe), [*training_launches(recipe.folder, step).values()]
+    now, launches = recipe_facts(recipe), [*training_launches(origin, step).values()]
     if not launches:
-        return ()
-    before, tasks = launches[-1], now["rows"]["training"]
-    changes = compare(before["config"], now["config"], step)
-    # The asynchronous trainer's checkpoint holds prompts under way, with the rollouts that they had.
-    depended = (*KEPT, ROLLOUTS) if recipe.config.trainer.v1.trainer_mode == "seal_async" else KEPT
+        return []
+    before, tasks, trainer = launches[-1], now["rows"]["training"], recipe.config.trainer
+    changes = [each for each in compare(before["config"], now["config"], step) if not _drops_silence(each, recipe)]
+    fix = "start from its weights alone (seal export, actor_rollout_ref.model.path)"
+    fix = "set another trainer.experiment_name" if origin.path == recipe.run_dir else fix
+    depended = (*KEPT, *(UNDER_WAY if trainer.v1.trainer_mode == "seal_async" else ()))
+    depended = WEIGHTS if trainer.val_only else depended
     for _, key, old, new in without_moves(changes, lambda: same_model(before, {"hashes": model_hashes(recipe)})):
         if any(key == kept or key.startswith(f"{kept}.") for kept in depended):
             raise LaunchError(
-                f"{key} is {shown(new)}, but {recipe.run_dir} was trained with {shown(old)} to step {step}: "
-                "set it back, or set another trainer.experiment_name."
+                f"{key} is {shown(new)}, but {origin.path} was trained with {shown(old)} to step {step}: set it back, "
+                f"or {fix}."
             )
-    if before.get("rows", {}).get("training", tasks) != tasks:
+    if before.get("rows", {}).get("training", tasks) != tasks and not trainer.val_only:
         raise LaunchError(
-            f"seal.data.train selects other tasks than {recipe.run_dir} was trained with to step {step}: restore its "
-            "files of tasks, or set another trainer.experiment_name."
+            f"seal.data.train selects other tasks than {origin.path} was trained with to step {step}: restore its "
+            f"files of tasks, or {fix}."
         )
-    return tuple(f"{change}." for change in changes)
+    return changes
+
+
+def _drops_silence(change: Change, recipe: Recipe) -> bool:
+    """Return whether cues are left out that showed nothing: an older version counted them."""
+    silent = without_words(recipe.settings, recipe.service)
+    return change.key == LEFT_OUT and {*change.before} <= {*change.after} <= {*change.before, *silent}

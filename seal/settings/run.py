@@ -21,7 +21,8 @@ class CheckpointSettings(Settings):
     keep_last: Count = 2
     """The number of newest checkpoints that stay."""
     keep_best: bool = True
-    """`true` also keeps the one with the best validation average, which checkpoints/best.json names."""
+    """`true` also keeps the one with the best validation average, which checkpoints/best.json names; a validation of
+    other tasks starts anew."""
 
 
 class SealSettings(Settings):

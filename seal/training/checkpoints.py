@@ -62,11 +62,15 @@ class OtherVersion(CheckpointError):
 
 
 class Best(NamedTuple):
-    """The best validated step: average over the categories' whole tasks, and over prefixes where there are any."""
+    """The best validated step: average over the categories' whole tasks, and over prefixes where there are any.
+
+    of: a hash of what was validated; averages of other rollouts do not compare. None: an older version did not say.
+    """
 
     step: int
     average: float
     prefix_average: float
+    of: str | None = None
 
 
 class Checkpoints:
@@ -108,10 +112,11 @@ class Checkpoints:
         self._publish(written, step)
         self._prune(step)
 
-    def validated(self, step: int, average: float, prefix_average: float) -> None:
+    def validated(self, step: int, average: float, prefix_average: float, of: str | None = None) -> None:
         """Record a validation; the checkpoint of the best step is kept, if it was saved."""
-        candidate, best, folder = Best(step, average, prefix_average), self.best, f"global_step_{step}"
-        better = best is None or best.step == step or candidate[1:] > best[1:]  # of two equal ones the earlier stays
+        candidate, best, folder = Best(step, average, prefix_average, of), self.best, f"global_step_{step}"
+        other = best is None or best.step == step or best.of not in (None, of)
+        better = other or candidate[1:3] > best[1:3]  # of two equal ones the earlier stays
         if better and (self._folder / folder).is_dir():
             write_json({**candidate._asdict(), "folder": folder}, self._folder / BEST)
             self._prune(step)
@@ -121,7 +126,7 @@ class Checkpoints:
         """The best validated step that still has a checkpoint."""
         try:
             entry = json.loads((self._folder / BEST).read_text(encoding="utf-8"))
-            best = Best(int(entry["step"]), float(entry["average"]), float(entry["prefix_average"]))
+            best = Best(int(entry["step"]), float(entry["average"]), float(entry["prefix_average"]), entry.get("of"))
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
         return best if (self._folder / f"global_step_{best.step}").is_dir() else None

@@ -22,6 +22,7 @@ from seal.records.folder import RunFolder
 from seal.records.trajectory import FATAL, TrajectoryRecord
 from seal.records.validation import environment_averages, validation_averages
 from seal.settings import SealSettings
+from seal.system.files import text_sha256
 from seal.training.checkpoints import SAVING, CheckpointError, Checkpoints, load_state
 from seal.training.checkpoints import save_state as write_state
 from seal.training.log import RunLog
@@ -172,7 +173,8 @@ class Durable(PPOTrainer):
         figures["seal/val/infra"] = sum(record.infra is not None for record in records)
         averages = validation_averages(records)
         if averages is not None:
-            self._checkpoints.validated(self.global_steps, *averages)
+            played = sorted((each.data_source, each.task_id, each.sample) for each in records)
+            self._checkpoints.validated(self.global_steps, *averages, text_sha256(str(played)))
             figures |= dict(zip(("seal/val/average", "seal/val/prefix_average"), averages, strict=True))
         figures |= {f"seal/val/{name}/average": share for name, share in environment_averages(records).items()}
         return figures

@@ -207,10 +207,19 @@ def test_the_last_ones_and_the_best_one_are_kept(tmp_path):
         "step": 2,
         "average": 0.5,
         "prefix_average": 0.0,
+        "of": None,
         "folder": "global_step_2",
     }
     checkpoints.validated(5, 0.6, 0.0)
     assert whole_steps(folder) == [4, 5]
+
+
+def test_averages_of_other_tasks_are_not_compared(tmp_path):
+    checkpoints = Checkpoints(tmp_path, CheckpointSettings(keep_last=9))
+    for step, average, of in ((1, 0.9, "ten"), (2, 0.3, "forty"), (3, 0.2, "forty"), (4, 0.4, "forty")):
+        write_step(checkpoints, step)
+        checkpoints.validated(step, average, 0.0, of)
+        assert checkpoints.best.step == {1: 1, 2: 2, 3: 2, 4: 4}[step]
 
 
 def test_without_keep_best_only_the_last_ones_are_kept(tmp_path):

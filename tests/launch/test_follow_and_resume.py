@@ -21,6 +21,7 @@ from seal.launch.recipe import Recipe, total_steps
 from seal.launch.record import model_hashes, record_folder, without_secrets
 from seal.launch.run import Prepared, record
 from seal.launch.start import OWNER, Start, find_start
+from seal.records.changes import flatten
 from seal.records.ending import Ending
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, StepReport
@@ -411,6 +412,91 @@ def test_a_resume_that_would_train_nothing_or_discard_steps_is_refused(config, t
 def test_a_resume_refuses_what_its_checkpoint_depends_on(launched, key, value):
     OmegaConf.update(launched, key, value, force_add=True)
     with pytest.raises(LaunchError, match=f"{key} is {shown(value)}, but .* to step 10: set it back, or set another"):
+        find_start(Recipe.of(launched), "auto")
+
+
+OTHER = {
+    "seal.diagnosis.source": "random",
+    "seal.interface.share": 0.5,
+    "seal.reweighting.rho": {"pass": 0.7},
+    "seal.reward.mode": "capped",
+    "seal.reward.cut": "zero",
+    "seal.rollout.harness": ["true"],
+    "seal.rollout.harness_failure": "failed",
+    "seal.rollout.harness_env": ["TZ"],
+    "seal.data.val": [{"split": "eval", "limit": 3}],
+    "env_service.env_url": "http://127.0.0.1:8083",
+    "trainer.logger": ["console"],
+    "data.train_max_samples": 20,
+}
+"""Another value of keys whose present one does not give it."""
+
+
+def test_every_changed_setting_reaches_the_trainer_or_is_refused(launched):
+    """All of ours that a run can change, and all switches and numbers of verl's trainer, data and algorithm."""
+    refused, names = set(), ("seal.data.train", "seal.data.withdrawal", "seal.process_env")
+    for key, value in flatten(OmegaConf.to_container(launched)):
+        ours = key.startswith(("seal.", "env_service.")) and not key.startswith(names)
+        simple = isinstance(value, bool | int | float) and (ours or key.startswith(("trainer.", "data.", "algorithm.")))
+        if key not in OTHER and not simple:
+            continue
+        config = launched.copy()
+        asked = OTHER[key] if key in OTHER else _another(value)
+        OmegaConf.update(config, key, asked, force_add=True)
+        try:
+            start = find_start(Recipe.of(config), "auto")
+        except LaunchError as error:
+            assert key in str(error)
+            refused.add(key)
+            continue
+        trainer = OmegaConf.merge(config, {"trainer": dict(start.settings)})
+        assert OmegaConf.select(trainer, key) == asked, key
+        assert value == asked or config.trainer.val_only or any(f" {key}" in change for change in start.changes), key
+    assert {"seal.seed", "seal.interface.evolve.min_count", "data.train_batch_size", "trainer.nnodes"} <= refused
+
+
+def _another(value):
+    if isinstance(value, bool):
+        return not value
+    return value + 1 if isinstance(value, int) else value / 2
+
+
+def test_a_validation_before_the_next_step_can_be_asked_for_and_off(launched, tmp_path):
+    assert not find_start(Recipe.of(launched), "auto").settings["val_before_train"]
+    facts = OmegaConf.to_container(Recipe.of(launched.copy()).config)
+    facts["trainer"]["val_before_train"] = False
+    RunLog(HOME / launched.seal.run_dir).launch({"config": facts}, step=0)
+    assert find_start(Recipe.of(launched), "auto").settings["val_before_train"]
+    validated(tmp_path, 10)
+    assert not find_start(Recipe.of(launched), "auto").settings["val_before_train"]  # the log has it
+
+
+def test_a_run_of_an_earlier_version_resumes_without_the_cues_that_showed_nothing(launched):
+    facts = OmegaConf.to_container(Recipe.of(launched.copy()).config)
+    facts["seal"]["interface"]["evolve"]["left_out"] = []
+    RunLog(HOME / launched.seal.run_dir).launch({"config": facts}, step=0)
+    assert find_start(Recipe.of(launched), "auto").changes == ()
+
+
+def test_a_resume_from_another_run_refuses_what_its_checkpoint_depends_on(launched, tmp_path):
+    other = launched.copy()
+    other.seal.run_dir, other.trainer.default_local_dir = f"{tmp_path}/new", f"{tmp_path}/new/checkpoints"
+    path = str(tmp_path / "run" / "checkpoints" / "global_step_10")
+    other.seal.reweighting.w_max = 3.0
+    assert find_start(Recipe.of(other), path) == Start(10)
+    other.data.train_batch_size = 4
+    with pytest.raises(LaunchError, match=r"train_batch_size is 4, but .*/run was trained with 8 to step 10: .*export"):
+        find_start(Recipe.of(other), path)
+    other.trainer.val_only = True
+    assert find_start(Recipe.of(other), path) == Start(10)
+
+
+def test_an_asynchronous_resume_refuses_other_prompts_under_way(launched):
+    launched.trainer.v1.trainer_mode = "seal_async"
+    facts = OmegaConf.to_container(Recipe.of(launched.copy()).config)
+    RunLog(HOME / launched.seal.run_dir).launch({"config": facts}, step=0)
+    launched.trainer.v1.colocate_async.num_warmup_batches += 1
+    with pytest.raises(LaunchError, match=r"num_warmup_batches is .* to step 10: set it back"):
         find_start(Recipe.of(launched), "auto")
 
 

@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 
 from seal.launch.recipe import read_recipe
+from seal.launch.start import KEPT
 from seal.method.controls import exchanged_names
 from seal.method.diagnosis.rules import PAPER
 from seal.method.interface.cues import catalogue
@@ -185,6 +186,53 @@ def test_a_resumed_run_has_the_window_and_the_static_rho_of_its_recipe():
         frozen = ClosedLoop(settings(static, "+seal.reweighting.rho.pass=0.7"))
         frozen.restore(first.state)
         assert frozen.state["rho"]["pass"] == 0.7
+
+
+METHOD = {
+    "enabled": "seal.enabled=false",
+    "closed_loop": "seal.closed_loop=false",
+    "diagnosis.source": "seal.diagnosis.source=random",
+    "diagnosis.window": "seal.diagnosis.window=1",
+    "interface.enabled": "seal.interface.enabled=false",
+    "reweighting.enabled": "seal.reweighting.enabled=false",
+    "reweighting.rho": "+seal.reweighting.rho.invalid_tool_call=0.6",
+    "reweighting.w_min": "seal.reweighting.w_min=0.95",
+    "reweighting.w_max": "seal.reweighting.w_max=1.1",
+    "reweighting.dynamic": "seal.reweighting.dynamic=false",
+    "reweighting.alpha": "seal.reweighting.alpha=0.1",
+    "reweighting.beta": "seal.reweighting.beta=0.9",
+    "reweighting.confidence": "seal.reweighting.confidence=4000",
+}
+
+
+@pytest.mark.parametrize("override", METHOD.values(), ids=METHOD)
+def test_a_changed_setting_of_the_method_holds_in_the_next_step(override):
+    first = ClosedLoop(settings())
+    for step in range(1, 4):
+        run(first, step, mixed())
+
+    def fourth(*overrides):
+        loop = ClosedLoop(settings(*overrides))
+        loop.restore(first.state)
+        return loop.omega_to_send(), run(loop, 4, mixed())
+
+    assert fourth(override) != fourth()
+
+
+def mixed():
+    """Passes and failures; the weights of some of them are at the bounds."""
+    return [*batch(), *(record(16 + i, ("pass", "state_mismatch")) for i in range(4))]
+
+
+def test_each_setting_of_the_method_is_refused_on_resume_or_holds_in_the_next_step():
+    blocks = {name: getattr(settings(), name) for name in ("diagnosis", "interface", "reweighting")}
+    keys = {f"{name}.{key}" for name, block in blocks.items() for key in type(block).model_fields}
+    by_rollout = {"interface.share", "interface.teacher"}  # `Row` and the agent loop read them anew in each rollout
+    assert (
+        keys - METHOD.keys() - by_rollout
+        == {"diagnosis.taxonomy", "interface.evolve"}
+        <= {kept.removeprefix("seal.") for kept in KEPT}
+    )
 
 
 def test_a_resumed_run_with_a_static_omega_has_the_cues_of_its_recipe():
