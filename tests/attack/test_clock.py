@@ -17,6 +17,7 @@ WALL = {"time", "time_ns", "localtime", "gmtime", "strftime", "ctime", "now", "u
 USES = {
     "seal/launch/run.py": "the first stages of a start say when they began",
     "seal/rollout/harness/dialect/chat.py": "a chat completion says when it was created",
+    "seal/rollout/harness/dialect/responses.py": "and so does a response",
     "seal/training/log.py": "the lines of stages and launches say when they were written",
     "seal/system/lock.py": "the lock's file says since when it is held",
     "seal/launch/record.py": "the record's folder is named by the time; a name that is taken gets a number",

@@ -11,12 +11,14 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import psutil
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.harness.chains import OutOfBudget, Policy
-from seal.rollout.harness.dialect import chat
+from seal.rollout.harness.dialect import anthropic, chat, responses
 from seal.rollout.harness.gateway import MAX_BODY_BYTES, shared_gateway
 from seal.rollout.harness.sessions import Session
 from seal.system.net import is_loopback
@@ -59,6 +61,100 @@ WRONG = (
     {"functions": [{"name": "ls"}]},
     {"logprobs": 1},
 )
+LS = {"type": "object", "properties": {}}
+MESSAGES = {
+    "model": "policy",
+    "system": [{"type": "text", "text": "Be brief."}],
+    "messages": [
+        {"role": "user", "content": "Hello"},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Hm.", "signature": ""},
+                {"type": "text", "text": "I look."},
+                {"type": "tool_use", "id": "a", "name": "ls", "input": {"a": True}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "a",
+                    "content": [{"type": "text", "text": "a"}],
+                    "is_error": True,
+                },
+                {"type": "text", "text": "Go on."},
+            ],
+        },
+    ],
+    "tools": [{"type": "custom", "name": "ls", "description": "", "input_schema": LS}],
+    "tool_choice": {"type": "auto"},
+    "max_tokens": 4,
+    "stream": False,
+}
+WRONG_MESSAGES = (
+    {"messages": []},
+    {"messages": [{"role": "user", "content": 0}]},
+    {"messages": [{"role": "tool", "content": "a"}]},
+    {"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]},
+    {"messages": [{"role": "user", "content": [{"type": "tool_use", "id": "a", "name": "ls", "input": {}}]}]},
+    {"messages": [{"role": "assistant", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "b"}]}]},
+    {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "ls", "input": "{}"}]}]},
+    {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
+    {"tools": [{"name": "ls"}]},
+    {"system": 3},
+    {"max_tokens": 0},
+    {"model": "claude-sonnet"},
+    {"tool_choice": {"type": "any"}},
+    {"tool_choice": {"type": "none"}},
+    {"tool_choice": {"type": "tool", "name": "ls"}},
+    {"output_config": {"format": {"type": "json_schema", "schema": {}}}},
+    {"mcp_servers": [{"type": "url", "url": "http://a", "name": "a"}]},
+    {"context_management": {"edits": [{}]}},
+)
+RESPONSES = {
+    "model": "policy",
+    "instructions": "Be brief.",
+    "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": "Hello"}]},
+        {"type": "reasoning", "id": "r", "summary": []},
+        {"type": "message", "id": "m", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+        {"type": "function_call", "id": "f", "call_id": "a", "name": "ls", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "a", "output": "a b"},
+    ],
+    "tools": [{"type": "function", "name": "ls", "description": "", "parameters": LS, "strict": True}],
+    "tool_choice": "auto",
+    "text": {"format": {"type": "text"}},
+    "include": ["message.output_text.logprobs"],
+    "max_output_tokens": 4,
+    "store": True,
+    "stream": False,
+}
+WRONG_RESPONSES = (
+    {"input": [], "instructions": None},
+    {"input": 0},
+    {"input": [{"role": "tool", "content": "a"}]},
+    {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": ""}]}]},
+    {"input": [{"type": "computer_call"}]},
+    {"input": [{"type": "function_call", "call_id": "a", "name": "ls", "arguments": "{"}]},
+    {"input": [{"type": "item_reference", "id": "msg_1"}]},
+    {"previous_response_id": "resp_1"},
+    {"tools": [{"type": "web_search"}]},
+    {"max_output_tokens": 0},
+    {"model": "gpt-5"},
+    {"tool_choice": "required"},
+    {"tool_choice": {"type": "function", "name": "ls"}},
+    {"text": {"format": {"type": "json_schema", "name": "a", "schema": {}}}},
+    {"background": True},
+    {"conversation": "conv_1"},
+    {"prompt": {"id": "p"}},
+)
+DIALECTS = {
+    "chat/completions": (chat.Request, CHAT, WRONG),
+    "messages": (anthropic.Request, MESSAGES, WRONG_MESSAGES),
+    "responses": (responses.Request, RESPONSES, WRONG_RESPONSES),
+}
 TOOLS = [[{"name": "ls", "description": "Lists.", "parameters": {"type": "dict", "properties": {}}}]]
 
 
@@ -110,17 +206,21 @@ def test_only_a_rollouts_own_key_opens_it():
     asyncio.run(attack())
 
 
-def test_a_body_of_any_size_or_shape_gets_a_sentence():
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_body_of_any_size_or_shape_gets_a_sentence(dialect):
+    _, good, wrong = DIALECTS[dialect]
+
     async def attack() -> None:
         session = await opened()
-        url, key = f"{session.task.base_url}/chat/completions", session.key
+        url, key = f"{session.task.base_url}/{dialect}", session.key
         assert await status("POST", url, key, data=b"x" * 50_000_000) == 413
         assert await status("POST", url, key, data=b"[" * (MAX_BODY_BYTES - 1)) == 400
+        for changes in wrong:
+            assert await status("POST", url, key, json=good | changes) == 400, changes
+        assert await status("PUT", url, key, json=good) == 404
         assert await status("POST", session.task.task_url, json={"text": 3}) == 400
-        for changes in WRONG:
-            assert await status("POST", url, key, json=CHAT | changes) == 400, changes
-        assert await status("PUT", url, key, json=CHAT) == 404
-        assert await status("POST", url, key, json=CHAT) == 400  # out of budget, which is said once
+        assert session.task.events.empty()
+        assert await status("POST", url, key, json=good) == 400  # out of budget, which is said once
         assert session.task.events.get_nowait().value == "max_steps"
         session.close()
 
@@ -128,10 +228,11 @@ def test_a_body_of_any_size_or_shape_gets_a_sentence():
 
 
 @settings(max_examples=400, deadline=None)
-@given(body=changed(CHAT), form=st.sampled_from(("hermes", "compact")))
-def test_no_request_breaks_the_policy(body, form):
-    with suppress(ValueError, OutOfBudget):
-        request = chat.Request.model_validate_json(json.dumps(body))
+@given(data=st.data(), dialect=st.sampled_from([*DIALECTS]), form=st.sampled_from(("hermes", "compact")))
+def test_no_request_breaks_the_policy(data, dialect, form):
+    read, good, _ = DIALECTS[dialect]
+    with suppress(ValidationError, OutOfBudget):
+        request = read.model_validate_json(json.dumps(data.draw(changed(good))), context={})
         asyncio.run(Policy(lambda number: Refusing(), form, None).complete(request.asked()))
 
 

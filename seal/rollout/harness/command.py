@@ -174,7 +174,7 @@ class Places(dict[str, Place]):
         place = self[key]
         inherited = {name: value for name, value in os.environ.items() if name in env or HARMLESS.fullmatch(name)}
         try:
-            return await place.play(command, inherited, _variables(task), log)
+            return await place.play(command, inherited, task.variables, log)
         finally:
             if place.free:
                 free.append(key)
@@ -184,12 +184,6 @@ class Places(dict[str, Place]):
     async def close(self) -> None:
         """End all processes."""
         await asyncio.gather(*(place.stop() for place in self.values()))
-
-
-def _variables(task: Task) -> dict[str, str]:
-    """What a command gets for a rollout."""
-    known = {"OPENAI_BASE_URL": task.base_url, "OPENAI_API_KEY": task.api_key, "OPENAI_MODEL": task.model}
-    return known | {"OPENAI_API_BASE": task.base_url, "SEAL_MCP_URL": task.mcp_url, "SEAL_TASK_URL": task.task_url}
 
 
 def _settle(future: asyncio.Future[Any], value: Any = None) -> bool:

@@ -1,6 +1,6 @@
 """The gateway of one agent-loop worker: the policy, and each rollout's episode, over HTTP on loopback.
 
-GET v1/models, POST v1/chat/completions    the policy, for any OpenAI client; the key names the rollout
+POST v1/chat/completions, messages, responses, GET v1/models    the policy, for its SDK; the key names the rollout
 GET, POST KEY/task                         the episode as text: what it opened with; one message of the policy
 POST KEY/task/fail                         the rollout ends as the policy's failure
 KEY/task/mcp                               the episode's tools and its user, over MCP (streamable HTTP)
@@ -9,11 +9,12 @@ GET KEY/next                               the variables of the rollout that a c
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 import uvicorn
 from pydantic import BaseModel, ValidationError
@@ -26,7 +27,8 @@ from env_service.server import BoundedServer
 from seal.rollout.harness import mcp
 from seal.rollout.harness.chains import OutOfBudget
 from seal.rollout.harness.command import Place, Places
-from seal.rollout.harness.dialect import chat
+from seal.rollout.harness.dialect import anthropic, chat, responses
+from seal.rollout.harness.dialect.wire import Asked
 from seal.rollout.harness.messages import MODEL
 from seal.rollout.harness.sessions import ENDED, Refused, Session, Sessions
 from seal.rollout.harness.task import Address, Event, Text
@@ -40,6 +42,14 @@ _TOLD: set[str] = set()
 MAX_BODY_BYTES = 8 * 2**20
 
 Body = TypeVar("Body", bound=BaseModel)
+
+_DIALECTS: dict[str, type[Asked]] = {
+    "POST chat/completions": chat.Request,
+    "POST messages": anthropic.Request,
+    "POST responses": responses.Request,
+}
+_PATHS = [f"v1/{verb.partition(' ')[2]}" for verb in _DIALECTS]
+_PATHS += ["v1/models", "KEY/task", "KEY/task/fail", "KEY/task/mcp"]
 
 
 class _Server(BoundedServer):
@@ -81,8 +91,9 @@ class Gateway:
                 answer = await self._answer(f"{request.method} {name}", session, request)
                 await answer({**scope, mcp.TASK: session.task}, receive, send)
         except Refused as refused:
-            error = {"message": str(refused), "type": "invalid_request_error", "param": None, "code": refused.code}
-            await JSONResponse({"error": error}, refused.status)(scope, receive, send)
+            body = {"message": str(refused), "type": "invalid_request_error", "param": None, "code": refused.code}
+            error = anthropic.error(refused.status, str(refused)) if name.startswith("messages") else {"error": body}
+            await JSONResponse(error, refused.status)(scope, receive, send)
 
     async def _serve(self, server: uvicorn.Server, listener: socket.socket) -> None:
         try:
@@ -93,7 +104,7 @@ class Gateway:
 
     def _session(self, key: str) -> Session:
         if key not in self.sessions:
-            raise Refused(401, "Send the key of the rollout: task.api_key, or OPENAI_API_KEY.", "invalid_api_key")
+            raise Refused(401, "Send task.api_key, which is OPENAI_API_KEY and ANTHROPIC_API_KEY.", "invalid_api_key")
         if (session := self.sessions[key]) is None:
             raise Refused(*ENDED)
         return session
@@ -104,8 +115,9 @@ class Gateway:
             return self._mcp.handle_request
         if verb == "GET models":
             return JSONResponse({"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "seal"}]})
-        if verb == "POST chat/completions":
-            return await _complete(session, await _read(chat.Request, request), request.is_disconnected)
+        if verb in _DIALECTS:
+            asked = await _read(_DIALECTS[verb], request, session.kept)
+            return await _complete(session, asked, request.is_disconnected)
         if verb == "GET task":
             return JSONResponse({"messages": task.messages, "deadline_s": task.deadline_s})
         if verb == "POST task":
@@ -114,7 +126,7 @@ class Gateway:
         if verb == "POST task/fail":
             await task.fail((await _read(Text, request)).text)
             return JSONResponse({"ended": True})
-        raise Refused(404, "The gateway has v1/chat/completions, v1/models, KEY/task, KEY/task/fail and KEY/task/mcp.")
+        raise Refused(404, f"The gateway has {', '.join(_PATHS)}.")
 
 
 async def _next(place: Place, send: Send) -> None:
@@ -126,7 +138,7 @@ async def _next(place: Place, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _complete(session: Session, request: chat.Request, gone: Callable[[], Awaitable[bool]]) -> Response:
+async def _complete(session: Session, request: Asked, gone: Callable[[], Awaitable[bool]]) -> Response:
     if isinstance(session.model, Address):
         raise Refused(404, "This harness is scored, not trained: ask the model at task.base_url.")
     for name in request.ignored() - _TOLD:
@@ -143,17 +155,20 @@ async def _complete(session: Session, request: chat.Request, gone: Callable[[], 
     if answer is None:
         raise Refused(*ENDED)
     body = request.body(answer)
-    return Response(chat.events(body), media_type="text/event-stream") if request.stream else JSONResponse(body)
+    session.kept |= request.keeps(body)
+    if request.stream:
+        return Response(request.events(body), media_type="text/event-stream")
+    return Response(json.dumps(body), media_type="application/json")  # JSONResponse refuses a NaN in a call
 
 
-async def _read(model: type[Body], request: Request) -> Body:
+async def _read(model: type[Body], request: Request, kept: Mapping[str, Any] | None = None) -> Body:
     body = bytearray()
     try:
         async for piece in request.stream():
             body += piece
             if len(body) > MAX_BODY_BYTES:
                 raise Refused(413, f"The body exceeds {MAX_BODY_BYTES} bytes.")
-        return model.model_validate_json(body)
+        return model.model_validate_json(body, context=kept)
     except ValidationError as error:
         raise Refused(400, f"{first_error(error)}.") from None
     except ClientDisconnect:

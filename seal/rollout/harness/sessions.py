@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.harness.chains import Policy
-from seal.rollout.harness.messages import MODEL
+from seal.rollout.harness.messages import MODEL, Item
 from seal.rollout.harness.task import Address, Event, Task
 from seal.rollout.speaker import SpeakerFault
 
@@ -33,12 +33,16 @@ class Sessions(dict[str, "Session | None"]):
 
 
 class Session:
-    """One rollout at the gateway, once its episode has opened. model: an Address if another server is the model."""
+    """One rollout at the gateway, once its episode has opened.
+
+    model: an Address if another server is the model. kept: what its requests may name by id.
+    """
 
     def __init__(self, sessions: Sessions, dialogue: Dialogue, model: Policy | Address, deadline_s: float):
         self.key, self.model = secrets.token_hex(24), model
         address = model if isinstance(model, Address) else Address(f"{sessions.url}/v1", self.key, MODEL)
         self.task = Task(dialogue, address, f"{sessions.url}/{self.key}/task", deadline_s)
+        self.kept: dict[str, tuple[Item, ...]] = {}
         self._requests, self._answering = 0, set[asyncio.Task[None]]()
         self._sessions = sessions
         sessions[self.key] = self

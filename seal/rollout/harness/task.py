@@ -51,9 +51,10 @@ class Address(NamedTuple):
 class Task:
     """What a harness gets for one rollout.
 
-    base_url, api_key, model: of the policy, for any OpenAI client. mcp_url: the episode's tools over MCP (streamable
-    HTTP), the user among them. task_url: the same as `messages` and `say`, for programs in any language. deadline_s:
-    seconds for the whole episode. messages: those that it opens with, as SEAL's own loop shows them to the policy.
+    base_url, api_key, model: of the policy, for any OpenAI client; anthropic_base_url: for Anthropic's. mcp_url: the
+    episode's tools over MCP (streamable HTTP), the user among them. task_url: the same as `messages` and `say`, for
+    programs in any language. deadline_s: seconds for the whole episode. messages: those that it opens with, as SEAL's
+    own loop shows them to the policy.
     """
 
     def __init__(self, dialogue: Dialogue, address: Address, task_url: str, deadline_s: float):
@@ -69,6 +70,19 @@ class Task:
             self._unread = f"{self._native['instructions']}\n\n{self._unread}"
         self._answer: asyncio.Future[Sequence[dict[str, str]]] | None = None
         self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def anthropic_base_url(self) -> str:
+        """The same server for an SDK that adds v1 to its paths."""
+        return self.base_url.rstrip("/").removesuffix("/v1")
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables by which SDKs in any language find the policy, and programs the episode."""
+        openai = {"OPENAI_BASE_URL": self.base_url, "OPENAI_API_BASE": self.base_url, "OPENAI_API_KEY": self.api_key}
+        anthropic = {"ANTHROPIC_BASE_URL": self.anthropic_base_url, "ANTHROPIC_API_KEY": self.api_key}
+        models = {"OPENAI_MODEL": self.model, "ANTHROPIC_MODEL": self.model}
+        return {**openai, **anthropic, **models, "SEAL_MCP_URL": self.mcp_url, "SEAL_TASK_URL": self.task_url}
 
     @property
     def tools(self) -> list[dict[str, Any]]:

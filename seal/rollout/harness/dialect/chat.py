@@ -2,14 +2,15 @@
 
 import json
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from annotated_types import Len
-from pydantic import AfterValidator, PositiveInt, ValidationInfo
+from pydantic import AfterValidator, PositiveInt
 
 from seal.rollout.harness import messages as inner
-from seal.rollout.harness.dialect.wire import Asked, Content, Given, Schema, as_text, call, document, free
+from seal.rollout.harness.dialect.wire import Asked, Choice, Content, Given, Schema, as_text, call, document
 
 
 class _Function(Given):
@@ -48,10 +49,6 @@ class _Tool(Given):
     function: _Document
 
 
-def _free(choice: Any, request: ValidationInfo) -> Any:
-    return choice if choice == "none" and not request.data.get("tools") else free(choice)
-
-
 def _absent(value: Any) -> Any:
     if value:
         raise ValueError("send tools instead")
@@ -71,7 +68,7 @@ class Request(Asked):
     max_tokens: PositiveInt | None = None
     max_completion_tokens: PositiveInt | None = None
     logprobs: bool | None = None
-    tool_choice: Annotated[Any, AfterValidator(_free)] = None
+    tool_choice: Choice = None
     response_format: Annotated[Any, AfterValidator(as_text)] = None
     functions: Annotated[Any, AfterValidator(_absent)] = None
 
@@ -103,12 +100,11 @@ class Request(Asked):
         head = {"id": f"chatcmpl-{uuid4().hex}", "object": "chat.completion", "created": int(time.time())}
         return {**head, "model": inner.MODEL, "choices": [choice], "usage": usage}
 
-
-def events(body: dict[str, Any]) -> bytes:
-    """A completion as the server-sent events of a streamed one: its message in one piece."""
-    [choice] = body["choices"]
-    calls = [{"index": index, **call} for index, call in enumerate(choice["message"].get("tool_calls", ()))]
-    delta = choice["message"] | ({"tool_calls": calls} if calls else {})
-    said = {name: value for name, value in choice.items() if name != "message"} | {"delta": delta}
-    chunk = {**body, "object": "chat.completion.chunk", "choices": [said]}
-    return f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
+    def events(self, body: Mapping[str, Any]) -> bytes:
+        """A completion as the server-sent events of a streamed one: its message in one piece."""
+        [choice] = body["choices"]
+        calls = [{"index": index, **call} for index, call in enumerate(choice["message"].get("tool_calls", ()))]
+        delta = choice["message"] | ({"tool_calls": calls} if calls else {})
+        said = {name: value for name, value in choice.items() if name != "message"} | {"delta": delta}
+        chunk = {**body, "object": "chat.completion.chunk", "choices": [said]}
+        return f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()

@@ -1,12 +1,14 @@
 """What the dialects share on the wire: how they read texts, calls and tools, and which wishes they refuse."""
 
 import json
+from abc import abstractmethod
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, ValidationInfo
 
-from seal.rollout.harness.messages import MODEL, meaning
+from seal.rollout.harness.messages import MODEL, Answer, Item, Request, meaning
 
 
 class Given(BaseModel):
@@ -67,11 +69,43 @@ def as_text(form: Any) -> Any:
     return form
 
 
-def free(choice: Any) -> Any:
-    """ValueError if the policy must call a tool, or may not."""
-    if choice not in (None, "auto"):
+Form = Annotated[Any, AfterValidator(lambda form: as_text(form.get("format") if isinstance(form, dict) else form))]
+"""The answer's form beside other wishes."""
+
+
+def _free(choice: Any, request: ValidationInfo) -> Any:
+    kind = choice.get("type") if isinstance(choice, dict) else choice
+    if kind not in ((None, "auto") if request.data.get("tools") else (None, "auto", "none")):
         raise ValueError("the policy is free to call tools or not: leave it out or send auto")
     return choice
+
+
+Choice = Annotated[Any, AfterValidator(_free)]
+"""How a tool is chosen; after the field `tools`."""
+
+
+def _absent(value: Any) -> Any:
+    if value:
+        raise ValueError("the gateway has no such thing: leave it out")
+    return value
+
+
+Absent = Annotated[Any, AfterValidator(_absent)]
+"""What would change the answer, and is not there."""
+
+
+def by_type(default: str | None, *types: str) -> Discriminator:
+    """How the parts of a union are told from each other: by `type`, or the default without one."""
+    return Discriminator(
+        lambda part: (part.get("type") or default) if isinstance(part, dict) else None,
+        custom_error_type="part",
+        custom_error_message=f"must be of type {', '.join(types[:-1])} or {types[-1]}",
+    )
+
+
+def events(each: Mapping[str, Any], *more: Mapping[str, Any]) -> bytes:
+    """Server-sent events that bear their type as name."""
+    return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in (each, *more)).encode()
 
 
 class Asked(Given):
@@ -87,3 +121,19 @@ class Asked(Given):
     def ignored(self) -> set[str]:
         """The fields that would only change how the policy samples, which the recipe says."""
         return {name for name, value in (self.model_extra or {}).items() if name in self.SAMPLING and value is not None}
+
+    @abstractmethod
+    def asked(self) -> Request:
+        """The request in the one form."""
+
+    @abstractmethod
+    def body(self, answer: Answer) -> dict[str, Any]:
+        """The answer in this dialect."""
+
+    @abstractmethod
+    def events(self, body: Mapping[str, Any]) -> bytes:
+        """The answer as server-sent events."""
+
+    def keeps(self, body: Mapping[str, Any]) -> dict[str, tuple[Item, ...]]:
+        """What later requests of the rollout may name instead of sending it again, by id."""
+        return {}

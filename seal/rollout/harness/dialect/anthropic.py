@@ -1,0 +1,151 @@
+"""Anthropic's Messages, the dialect of its SDKs: POST v1/messages."""
+
+import json
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from annotated_types import Len
+from pydantic import AfterValidator, BeforeValidator, PositiveInt, Tag
+
+from seal.rollout.harness import messages as inner
+from seal.rollout.harness.dialect import wire
+from seal.rollout.harness.dialect.wire import Absent, Asked, Choice, Content, Form, Given, Schema
+
+_ERRORS = {401: "authentication_error", 404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error"}
+
+
+class _Text(Given):
+    text: str
+
+
+class _Call(Given):
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+class _Result(Given):
+    tool_use_id: str
+    content: Content = ""
+    is_error: bool | None = None
+
+    def item(self) -> inner.Item:
+        text = self.content or ("Error" if self.is_error else "")
+        return inner.Item(inner.ChatMessage("tool", text), answers=self.tool_use_id)
+
+
+class _Thought(Given):
+    """What the policy thought, which later requests need not repeat."""
+
+
+_Block = Annotated[
+    Annotated[_Text, Tag("text")]
+    | Annotated[_Call, Tag("tool_use")]
+    | Annotated[_Result, Tag("tool_result")]
+    | Annotated[_Thought, Tag("thinking")]
+    | Annotated[_Thought, Tag("redacted_thinking")],
+    wire.by_type(None, "text", "tool_use", "tool_result", "thinking", "redacted_thinking"),
+]
+
+
+def _listed(content: Any) -> Any:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+class _Message(Given):
+    role: Literal["system", "user", "assistant"]
+    content: Annotated[list[_Block], BeforeValidator(_listed)]
+
+    def items(self) -> tuple[inner.Item, ...]:
+        """One message of the policy, or the tools' answers and the user's texts in their order."""
+        blocks = self.content
+        known = (_Text, _Call, _Thought) if self.role == "assistant" else (_Text, _Result)
+        if not all(isinstance(block, known) for block in blocks):
+            raise ValueError("calls and thoughts are the assistant's, and their results the user's")
+        if self.role == "assistant":
+            calls = [block for block in blocks if isinstance(block, _Call)]
+            text = inner.without_thoughts(_text(blocks))
+            said = inner.ChatMessage(self.role, text, tuple(inner.meaning(each.name, each.input) for each in calls))
+            return (inner.Item(said, tuple(each.id for each in calls)),)
+        return tuple(
+            item
+            for kind, run in groupby(blocks, key=type)
+            for item in (
+                [each.item() for each in run]
+                if kind is _Result
+                else [inner.Item(inner.ChatMessage(self.role, _text(run)))]
+            )
+        )
+
+
+def _text(blocks: Iterable[_Block]) -> str:
+    return "".join(block.text for block in blocks if isinstance(block, _Text))
+
+
+class _Tool(Given):
+    type: Literal["custom"] | None = None
+    name: str
+    description: str | None = None
+    input_schema: Schema
+
+
+class Request(Asked):
+    """What counts of a request for a message, and what is refused because the answer would mean something else."""
+
+    SAMPLING = frozenset(["temperature", "top_p", "top_k", "stop_sequences", "thinking"])
+
+    messages: Annotated[tuple[Annotated[_Message, AfterValidator(_Message.items)], ...], Len(1)]
+    system: Content = ""
+    tools: tuple[_Tool, ...] | None = None
+    max_tokens: PositiveInt | None = None
+    tool_choice: Choice = None
+    output_config: Form = None
+    output_format: Form = None
+    mcp_servers: Absent = None
+    container: Absent = None
+    context_management: Absent = None
+
+    def asked(self) -> inner.Request:
+        """The request in the one form."""
+        system = [inner.ChatMessage("system", self.system)] if self.system else []
+        said = inner.in_order(item for items in self.messages for item in items)
+        tools = {tool.name: wire.document(tool.name, tool.description, tool.input_schema) for tool in self.tools or ()}
+        return inner.Request((*system, *said), tools, self.max_tokens)
+
+    def body(self, answer: inner.Answer) -> dict[str, Any]:
+        """The message."""
+        said = [{"type": "text", "text": answer.text}] if answer.text or not answer.calls else []
+        calls = (
+            {"type": "tool_use", "id": f"toolu_{uuid4().hex[:24]}", "name": name, "input": arguments}
+            for name, arguments in answer.calls
+        )
+        reason = "max_tokens" if answer.cut else "tool_use" if answer.calls else "end_turn"
+        head = {"id": f"msg_{uuid4().hex}", "type": "message", "role": "assistant", "model": inner.MODEL}
+        usage = {"input_tokens": answer.prompt, "output_tokens": len(answer.tokens)}
+        return {**head, "content": [*said, *calls], "stop_reason": reason, "stop_sequence": None, "usage": usage}
+
+    def events(self, body: Mapping[str, Any]) -> bytes:
+        """A message as the server-sent events of a streamed one, each block in one piece."""
+        start = {**body, "content": [], "stop_reason": None, "usage": {**body["usage"], "output_tokens": 0}}
+        told: list[dict[str, Any]] = [{"type": "message_start", "message": start}]
+        for index, block in enumerate(body["content"]):
+            if block["type"] == "text":
+                empty, delta = {"text": ""}, {"type": "text_delta", "text": block["text"]}
+            else:
+                empty, delta = {"input": {}}, {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+            told += (
+                {"type": "content_block_start", "index": index, "content_block": block | empty},
+                {"type": "content_block_delta", "index": index, "delta": delta},
+                {"type": "content_block_stop", "index": index},
+            )
+        end = {name: body[name] for name in ("stop_reason", "stop_sequence")}
+        return wire.events(
+            *told, {"type": "message_delta", "delta": end, "usage": body["usage"]}, {"type": "message_stop"}
+        )
+
+
+def error(status: int, sentence: str) -> dict[str, Any]:
+    """A refusal in the shape that Anthropic's SDKs read."""
+    return {"type": "error", "error": {"type": _ERRORS.get(status, "invalid_request_error"), "message": sentence}}
