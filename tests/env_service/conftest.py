@@ -31,7 +31,7 @@ def running_service(command: Sequence[str] = (sys.executable, "-m", "env_service
         yield _port(process, Path(log.name), environment.get("BFCL_TOKEN"))
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=60)
         log.close()
 
 

@@ -184,7 +184,7 @@ def test_connections_that_use_up_the_descriptors_do_not_end_the_watch_over_deadl
         status, answer = await step
         if status == 200:
             assert answer["data"]["info"]["error_class"] == "deadline"
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:  # 503 until the service has closed the connections: no worker could take the message
             connection.close()
             connection = Connection("127.0.0.1", port, deadline=10)
@@ -222,7 +222,7 @@ def test_no_worker_outlives_a_service_that_is_killed_in_the_middle_of_a_call(
 
         asyncio.run(hang())
         os.kill(service_pid, signal.SIGKILL)
-        gone = time.monotonic() + 10
+        gone = time.monotonic() + 60
         while Path(f"/proc/{worker}/cmdline").exists() and Path(f"/proc/{worker}/cmdline").read_text():
             assert time.monotonic() < gone, "the worker still runs"
             time.sleep(0.05)

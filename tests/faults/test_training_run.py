@@ -154,7 +154,7 @@ def test_the_launcher_dies():
         run.wait_for(launcher, lambda: run.stage[0] == "train", "a step")
         family = run.family(launcher)
         launcher.kill()
-        launcher.communicate(timeout=30)
+        launcher.communicate(timeout=60)
         run.wait_gone(family, NOTICED_S)
         assert run.leftovers() == []
         ending = Ending.read(run.folder)

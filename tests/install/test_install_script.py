@@ -191,7 +191,7 @@ def test_what_a_kill_left_is_repaired_by_the_same_call(small):
         assert killed.poll() is None and time.monotonic() < deadline, "it ended before it was killed"
         time.sleep(0.01)
     os.killpg(killed.pid, signal.SIGKILL)
-    killed.wait(timeout=30)
+    killed.wait(timeout=60)
 
     done = install_small(small)
     assert done.returncode == 0, done.stdout + done.stderr

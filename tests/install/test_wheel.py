@@ -88,7 +88,7 @@ def serving(installed: Environment, folder: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
 
 
 def refusal(installed: Environment, *arguments: str) -> str:

@@ -195,7 +195,7 @@ def test_a_full_disk_ends_a_run_in_its_own_sentence(tmp_path, monkeypatch):
 def test_stopping_a_process_stops_what_it_started(tmp_path):
     script = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
     process = start([sys.executable, "-c", script + "time.sleep(60)"], log=tmp_path / "log", cwd=tmp_path, env={})
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (children := psutil.Process(process.pid).children()) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert children

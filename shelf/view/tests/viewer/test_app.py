@@ -402,7 +402,7 @@ def test_a_run_that_is_moved_away_is_called_gone_until_it_is_back(run, tmp_path)
             assert (answer.status_code, "is gone" in answer.json()["error"]) == (410, True)
         assert found.get("/api/runs").status_code == 200
         (tmp_path / "elsewhere").rename(run)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while (answer := found.get("/api/trajectories?run=played_s0")).status_code != 200 or not answer.json()["total"]:
             assert time.monotonic() < deadline
             time.sleep(0.1)

@@ -161,7 +161,7 @@ def test_an_index_that_is_removed_or_emptied_under_a_viewer_is_made_again(run):
     try:
         for damage in (lambda path: None, Path.unlink, lambda path: path.write_bytes(b"")):
             damage(run / INDEX_FILE)
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while (read := attempt(index)) != 6 * 24 or not index.progress.ready:
                 assert time.monotonic() < deadline, read
                 time.sleep(0.1)
