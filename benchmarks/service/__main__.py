@@ -3,9 +3,8 @@
 Replays references over HTTP with the client on the same cores as the service
 and prints, for each concurrency, episodes per second, processor time, latencies
 per verb and the peak memory of the service's process tree. Before that it prints
-the in-process ceiling (the same requests given to `Host` without HTTP) and the
-cost of one verdict with its labels. Processor time is valid on a busy machine
-too; the other figures need a quiet one.
+the in-process ceiling (the same requests given to `Host` without HTTP). Processor
+time is valid on a busy machine too; the other figures need a quiet one.
 """
 
 import argparse
@@ -14,7 +13,6 @@ import contextlib
 import itertools
 import os
 import re
-import statistics
 import subprocess
 import sys
 import time
@@ -30,18 +28,11 @@ from benchmarks.memory import PeakMemory, family
 from benchmarks.service.client import Connection
 from env_service.channel import ActivityPage
 from env_service.environments.bfcl.catalog import load_tasks
-from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import parse_reference
-from env_service.environments.kit.blame import blame
-from env_service.environments.kit.dialogue import ToolEpisode
-from env_service.host import EpisodeGuard, Host
-from seal.method import labels
-from seal.method.diagnosis.rules import diagnose
+from env_service.host import Host
 from seal.system.paths import HOME
-from shelf.testbed.synthesis.verify import passes
 
-MET = frozenset({labels.PASS, labels.CORRECT_ABSTENTION})
 MB = 1 << 20
 WARM = 2000
 """Episodes of a soak before its memory is first read."""
@@ -124,38 +115,6 @@ def in_process(runs: list[Run], prompt_mode: str) -> float:
     return len(runs) / (time.perf_counter() - began)
 
 
-def judgement_milliseconds(prompt_mode: str) -> tuple[float, float, float]:
-    """Mean milliseconds of processor time per trajectory: (verdict, verdict and labels, those and blame).
-
-    Trajectories: every reference, and every reference without the last call of its first turn with calls, so that
-    half of them fail and every later turn may have inherited the fault. Their calls and evidence are given.
-    """
-    activity = ActivityPage(ActivityPage.allocate())
-    render, spent = get_format(prompt_mode).render_call, []
-    for task in load_tasks().values():
-        reference = [[parse_reference(call) for call in turn] for turn in task.reference]
-        first = next(index for index, turn in enumerate(reference) if turn)
-        for turns in (reference, [turn[:-1] if index == first else turn for index, turn in enumerate(reference)]):
-            scene = BfclEnvironment().task_scene(task, {"tool_prompt_mode": prompt_mode})
-            episode = ToolEpisode(scene, EpisodeGuard(activity, {}))
-            for calls in turns:
-                if calls:
-                    episode.step("\n".join(render(*call) for call in calls), truncated=False)
-                episode.step("Done.", truncated=False)
-            evidence = episode.evidence()
-            played = [turn.calls for turn in evidence[: len(turns)]]
-            began = time.process_time()
-            valid = passes(task, turns)
-            judged = time.process_time()
-            labelled = diagnose(evidence, "paper")
-            diagnosed = time.process_time()
-            if not valid:
-                blame(scene, played, [found.label not in MET for found in labelled])
-            spent.append([1000 * (end - began) for end in (judged, diagnosed, time.process_time())])
-    verdict, both, all_three = (statistics.mean(times) for times in zip(*spent, strict=True))
-    return verdict, both, all_three
-
-
 def processor_seconds(pid: int) -> float:
     """Processor time of a process and its children so far."""
     times = [process.cpu_times() for process in family(pid).values()]
@@ -184,12 +143,8 @@ def main() -> None:
     console, runs = Console(emoji=False, width=180), reference_runs(options.prompt_mode)
 
     in_process(runs, options.prompt_mode)
-    judgement_milliseconds(options.prompt_mode)
-    ceiling, (verdict, both, every) = in_process(runs, options.prompt_mode), judgement_milliseconds(options.prompt_mode)
-    console.print(
-        f"in process, without HTTP: {ceiling:.0f} episodes/s; per trajectory: verdict {verdict:.2f} ms, "
-        f"with labels {both:.2f} ms, and blame {every:.2f} ms of processor time (means, half of them failed)"
-    )
+    ceiling = in_process(runs, options.prompt_mode)
+    console.print(f"in process, without HTTP: {ceiling:.0f} episodes/s")
 
     verbs = ("create", "step", "evaluate", "release")
     columns = ("at once", "episodes/s", "of ceiling", "CPU ms per episode: service / client")

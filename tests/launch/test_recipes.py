@@ -101,19 +101,6 @@ def as_verl_reads_the_reference(config: DictConfig) -> DictConfig:
     return reference
 
 
-def test_the_gpu_recipes_run_verls_fast_path():
-    config = composed(EXP / "SEAL.yaml")
-    model, rollout = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout
-    assert (rollout.name, rollout.mode, rollout.dtype) == ("vllm", "async", "bfloat16")
-    assert rollout.enable_prefix_caching and rollout.enable_chunked_prefill and rollout.free_cache_engine
-    assert (rollout.gpu_memory_utilization, rollout.tensor_model_parallel_size) == (0.6, 1)
-    assert model.override_config.attn_implementation == "flash_attention_2"
-    assert model.use_remove_padding and model.enable_gradient_checkpointing
-    assert config.actor_rollout_ref.actor.use_dynamic_bsz
-    assert config.actor_rollout_ref.ref.fsdp_config.model_dtype == "bf16"
-    assert config.trainer.device == "cuda" and config.ray_kwargs.ray_init.address == "local"
-
-
 def test_one_gpu_makes_the_same_updates_as_four():
     four, one = composed(EXP / "SEAL.yaml"), composed(EXP / "SEAL_1gpu.yaml")
     assert (one.trainer.n_gpus_per_node, four.trainer.n_gpus_per_node) == (1, 4)
