@@ -114,6 +114,11 @@ def pass_at_k(samples: int, passed: int, k: int) -> float:
     return 1.0 - math.comb(samples - passed, k) / math.comb(samples, k)
 
 
+def pass_hat_k(samples: int, passed: int, k: int) -> float:
+    """The unbiased estimate that k samples all pass (tau2's pass^k), from `passed` of `samples`, at least k."""
+    return math.comb(passed, k) / math.comb(samples, k)
+
+
 def paired_difference(
     a: Mapping[Hashable, float],
     b: Mapping[Hashable, float],

@@ -15,7 +15,7 @@ from seal.method.diagnosis.categories import environment_of
 from seal.records.benchmark import CATEGORIES, MADE_CATEGORIES
 from seal.records.source import UNSCORED, WHOLE, categories_to_average, data_source, order_categories
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
-from shelf.statistics.intervals import Estimate, SuccessCount, estimate, pass_at_k
+from shelf.statistics.intervals import Estimate, SuccessCount, estimate, pass_at_k, pass_hat_k
 from shelf.statistics.log import Log, has_verdict, judged_turns
 
 AVERAGE = "average"
@@ -56,8 +56,8 @@ class Summary(NamedTuple):
     """One row of the table: a step and a category, or the average over categories.
 
     Rates leave out the lines whose rollout failed for reasons other than the policy (infra counts those), those without
-    a reward, and turns without a label. samples is the number of rollouts per task (the smallest); pass_at_k is None
-    for a single one. labels gives each label's share of the labelled turns.
+    a reward, and turns without a label. samples is the number of rollouts per task (the smallest); pass_at_k (one
+    passes) and pass_hat_k (all pass) are None for a single one. labels gives each label's share of the labelled turns.
     """
 
     step: int
@@ -72,6 +72,7 @@ class Summary(NamedTuple):
     turns: int
     turn_rate: Estimate | None
     pass_at_k: float | None
+    pass_hat_k: float | None
     infra: int
     labels: Mapping[str, float]
 
@@ -154,7 +155,10 @@ def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -
     turned = [[line for line in stratum if judged_turns(line)] for stratum in judged]
     outcomes = [_outcomes(stratum) for stratum in judged if stratum]
     samples = min((len(each) for tasks in outcomes for each in tasks.values()), default=0)
-    at_k = [sum(pass_at_k(len(x), sum(x), samples) for x in tasks.values()) / len(tasks) for tasks in outcomes]
+    at_k, hat_k = (
+        [sum(chance(len(x), sum(x), samples) for x in tasks.values()) / len(tasks) for tasks in outcomes]
+        for chance in (pass_at_k, pass_hat_k)
+    )
     return Summary(
         step=lines[0].step,
         name=data_source(name, prefix),
@@ -173,6 +177,7 @@ def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -
             ]
         ),
         pass_at_k=sum(at_k) / len(at_k) if samples > 1 else None,
+        pass_hat_k=sum(hat_k) / len(hat_k) if samples > 1 else None,
         infra=len(lines) - len(ran),
         labels=label_shares(ran),
     )

@@ -68,7 +68,8 @@ def summary_table(rows: Sequence[Summary], title: str, without: Mapping[tuple[in
     infra = any(row.infra for row in rows)
     columns = ["step", "category", "pass % [95%]", "passed", "turns % [95%]"]
     ks = {row.samples for row in rows if row.pass_at_k is not None}
-    columns += ["samples", f"pass@{min(ks) if len(ks) == 1 else 'k'} %"] if sampled else []
+    k = min(ks) if len(ks) == 1 else "k"
+    columns += ["samples", f"pass@{k} %", f"pass^{k} %"] if sampled else []
     columns += ["not run"] if infra else []
     columns += ["w/o susp."] if without else []
     made = table(title, columns)
@@ -76,7 +77,7 @@ def summary_table(rows: Sequence[Summary], title: str, without: Mapping[tuple[in
     for position, row in enumerate(rows):
         cells = [str(row.step), row.name, with_interval(row.rate), f"{row.passed}/{row.scored}"]
         cells.append(with_interval(row.turn_rate))
-        cells += [str(row.samples), percent(row.pass_at_k)] if sampled else []
+        cells += [str(row.samples), percent(row.pass_at_k), percent(row.pass_hat_k)] if sampled else []
         cells += [str(row.infra)] if infra else []
         if without:
             less = without.get((row.step, row.name))

@@ -29,6 +29,8 @@ from seal.rollout.harness.task import Address, Harness, require_harness
 from seal.rollout.play import Terms, play
 from seal.rollout.services import Services
 from seal.rollout.speaker import REFUSAL, Said, Speaker
+from seal.rollout.user import ModelUser, User
+from seal.settings.user import UserSettings
 from seal.system import exits
 from seal.system.files import json_hash, write_jsonl
 from shelf.suites import FIXED
@@ -117,7 +119,12 @@ class EndpointSpeaker(Speaker):
 
 
 async def play_row(
-    row: TaskRow, sample: int, speaker: Speaker, services: Services, settings: EpisodeSettings
+    row: TaskRow,
+    sample: int,
+    speaker: Speaker,
+    services: Services,
+    settings: EpisodeSettings,
+    user: User | None = None,
 ) -> TrajectoryRecord:
     """Play one task once, through restarts of its service; EndpointRefused passes."""
     names = ("task_id", "data_source", "category", "split")
@@ -127,6 +134,7 @@ async def play_row(
         speaker,
         known | {"step": STEP, "sample": sample},
         Terms(deadline_s=settings.deadline_s, deadline="--deadline"),
+        user,
     )
 
 
@@ -137,7 +145,7 @@ class Evaluation:
     samples: rollouts per task. timeout_s: for one request. wait_s: for an endpoint that is down. concurrency: rollouts
     at once. out: the folder of the results. rows: at least one, all of one environment. harness: plays
     with the model; its own requests decide the sampling. extra: more fields of each request.
-    task_files: those from which synthesised tasks among the rows are.
+    task_files: those from which synthesised tasks among the rows are. user: the model that plays users.
     """
 
     rows: Sequence[TaskRow]
@@ -153,6 +161,7 @@ class Evaluation:
     task_files: Sequence[str] = ()
     harness: Harness | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    user: UserSettings = field(default_factory=UserSettings)
 
     def __post_init__(self) -> None:
         if min(self.samples, self.concurrency) < 1:
@@ -197,6 +206,7 @@ class Evaluation:
             "tasks_sha256": json_hash([[row.task_id, row.turns] for row in self.rows]),
             **versions,
             **self.episode.params,
+            **({"user": self.user.model, "user_temperature": self.user.temperature} if self.user.base_url else {}),
             **({"harness": self.harness} if self.harness else {}),
         }
 
@@ -284,7 +294,8 @@ async def _play_all(
     async def one(row: TaskRow, sample: int) -> None:
         async with gate:
             speaker = _speaker(evaluation, row, sample, asked)
-            record = await play_row(row, sample, speaker, services, evaluation.episode)
+            user = ModelUser(evaluation.user, f"{evaluation.episode.seed}/{row.task_id}/{sample}")
+            record = await play_row(row, sample, speaker, services, evaluation.episode, user)
         journal.add(record.line())
         journal.note_replaced(asked.replaced)
         on_rollout(record)

@@ -3,7 +3,6 @@
 The estimates are those of validation logs (`shelf.statistics`): an attempt at an item is a line.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from shelf.statistics.comparison import Comparison, Side, compare
+from shelf.statistics.intervals import pass_hat_k
 from shelf.statistics.runs import ABOUT_COMPARISONS
 from shelf.statistics.summary import Summary, informative, summarise_step
 from shelf.statistics.tables import comparison_record, comparison_table, percent, summary_record, table, with_interval
@@ -149,8 +149,3 @@ def _require_comparable(sides: Mapping[str, Sequence[SuiteResults]]) -> None:
             differing = sorted(name for name, (left, right) in known.items() if left != right)
             if differing:
                 raise ValueError(f"{a} and {b} were measured with another {', '.join(differing)}: not comparable.")
-
-
-def pass_hat_k(samples: int, passed: int, k: int) -> float:
-    """The unbiased estimate that k samples all pass (tau2's pass^k), from `passed` of `samples`, at least k."""
-    return math.comb(passed, k) / math.comb(samples, k)

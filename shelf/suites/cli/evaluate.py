@@ -78,6 +78,11 @@ def bfcl(
     harness: Annotated[
         str | None, shared.of_how("Play with your agent: module:function, or a command in quotes (docs/harness.md).")
     ] = None,
+    user_base_url: Annotated[
+        str | None, shared.of_user("The endpoint of a model that plays the users; its key is in SEAL_USER_API_KEY.")
+    ] = None,
+    user_model: Annotated[str, shared.of_user("Its name there.")] = "",
+    user_temperature: Annotated[float, shared.of_user("Of its messages.", least=0)] = 0.0,
     temperature: Annotated[float | None, shared.of_how("Default: 0, or 1 with several samples.")] = None,
     top_p: Annotated[float | None, shared.of_how("Share of the probability mass to sample from (default: 1).")] = None,
     max_tokens: Annotated[
@@ -106,6 +111,7 @@ def bfcl(
     environment = ctx.info_name or BENCHMARK
     with shared.one_sentence(f"seal evaluate {environment}"):
         from env_service.environments.registry import get_environment
+        from seal.settings.user import UserSettings
         from shelf.statistics.tables import console as wide_console
         from shelf.suites.benchmark import EpisodeSettings, Evaluation
         from shelf.suites.endpoint import EvaluatedModel, Sampling
@@ -125,6 +131,8 @@ def bfcl(
         if environment == BENCHMARK:
             max_steps = max_steps or OFFICIAL_STEPS
         mode = prompt_mode or get_environment(environment).formats[0]
+        told = {"base_url": user_base_url, "model": user_model, "temperature": user_temperature, "timeout_s": timeout}
+        params = ({"native": True} if harness else {}) | ({"user": True} if user_base_url else {})
         suite = "eval" if environment == BENCHMARK else f"eval_{environment}"
         evaluation = Evaluation(
             rows=select(split, tasks or (), environment, **chosen),
@@ -132,7 +140,7 @@ def bfcl(
             out=out or shared.default_folder(suite, named.name),
             samples=samples,
             sampling=Sampling(**sampling),
-            episode=EpisodeSettings(mode, max_steps, deadline, seed or 0, {"native": True} if harness else {}),
+            episode=EpisodeSettings(mode, max_steps, deadline, seed or 0, params),
             env_url=env_url,
             concurrency=concurrency,
             timeout_s=timeout,
@@ -140,6 +148,7 @@ def bfcl(
             harness=None if harness is None else named_harness(harness),
             task_files=tuple(name for name in tasks or () if name != BENCHMARK),
             extra=_fields(extra or "{}"),
+            user=UserSettings.read(told, "seal.user"),
         )
         console = wide_console(markup=False, highlight=False)
         outcome = _play(evaluation, named.name, console)

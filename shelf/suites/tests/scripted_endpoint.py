@@ -27,7 +27,7 @@ from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.task_file import read_task_file
 from env_service.environments.bfcl.tools import parse_reference
 from env_service.environments.kit.tool_calls import MODE, read_message
-from env_service.environments.registry import get_environment
+from env_service.environments.registry import get_environment, register
 from shelf.suites import FIXED
 
 FAULTS = (
@@ -190,5 +190,8 @@ if __name__ == "__main__":
     parser.add_argument("--refuses", nargs="*", default=[])
     parser.add_argument("--environment")
     options = parser.parse_args()
+    if "=" in (options.environment or ""):
+        options.environment, _, location = options.environment.partition("=")
+        register(options.environment, location)
     app = make_app(*(value for name, value in vars(options).items() if name != "port"))
     uvicorn.run(app, host="127.0.0.1", port=options.port, log_level="warning", access_log=False)

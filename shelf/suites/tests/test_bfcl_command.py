@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from env_service.environments.registry import register
 from env_service.local_service import LocalService
 from seal.cli.main import execute, load
 from seal.records.benchmark import parse_task_id
@@ -30,6 +31,8 @@ from shelf.suites.cli.evaluate import named_harness as harness
 from shelf.suites.journal import hold
 from shelf.suites.tool import ROOT
 from tests.support.launches import service_process
+from tests.support.rollout_play import running_service
+from tests.support.user_server import user_server
 
 HERE = Path(__file__).parent
 REPOSITORY = HOME
@@ -255,6 +258,34 @@ def test_another_environment_is_evaluated_with_the_same_options(service_url, sta
         assert main(["tau2_telecom", *options, "--categories", "base"]) == 2
     assert all(line["score"] == 1.0 and line["category"].startswith("tau2_telecom/") for line in lines_of(out))
     assert {row.samples for row in summarise(read_log(out / "validation_log" / "0.jsonl"))} == {2}
+
+
+def test_a_user_is_played_by_a_model_and_its_faults_are_played_again(start_endpoint, tmp_path, capsys, monkeypatch):
+    location = "tests.support.errands:Errands"
+    register("errands", location)
+    monkeypatch.setattr("seal.rollout.user.PAUSE_S", 0.0)
+    out, down = tmp_path / "out", [True]
+
+    def wishes(body):
+        said = sum(message["role"] == "assistant" for message in body["messages"])
+        return (503, {}) if down[0] else ["I want soap.", "Figs.", "###STOP###"][said]
+
+    with (
+        start_endpoint("--environment", f"errands={location}", "--prompt-mode", "hermes") as endpoint,
+        running_service(BFCL_ENVIRONMENTS=f"errands={location}") as service,
+        user_server(wishes) as (user, asked),
+    ):
+        _, *options = command(endpoint, service.url, out, "--samples", "2", "--user-base-url", user)
+        assert main(["errands", *options]) == 2  # no model is named
+        options += ["--user-model", "crowd"]
+        assert main(["errands", *options]) == 1
+        assert [line["infra"] for line in lines_of(out)] == ["user", "user"]
+        down[0] = False
+        assert main(["errands", *options]) == 0
+        assert main(["errands", *options, "--user-temperature", "1"]) == 2  # another user is another evaluation
+    assert "pass^2 %" in capsys.readouterr().out
+    assert all(line["score"] == 1.0 and len(line["user"]) == 3 for line in lines_of(out))
+    assert len({body["seed"] for body in asked if len(body["messages"]) == 2}) == 2  # each sample has its own
 
 
 def test_an_environment_among_the_files_and_a_file_for_an_environment_are_told(endpoint, service_url, tmp_path, capsys):

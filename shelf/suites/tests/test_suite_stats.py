@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from shelf.statistics.intervals import pass_hat_k
 from shelf.suites.cli.evaluate import app
 from shelf.suites.records import ItemRecord, SuiteHead, SuiteResults, read_results, write_results
-from shelf.suites.report import differences, pass_hat_k, summarise
+from shelf.suites.report import differences, summarise
 from tests.support.commands import run as command
 
 DOMAINS = ("airline", "retail", "telecom")
