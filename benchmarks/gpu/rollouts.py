@@ -71,7 +71,7 @@ class Player:
         recorder = Recorder(self._client)
         loops = [SEALAgentLoop(server_manager=recorder, **self._arguments) for _ in rows]
         played = await asyncio.gather(*(loop.run(dict(SAMPLING), **row) for loop, row in zip(loops, rows, strict=True)))
-        for output in played:
+        for *_, output in played:
             record = TrajectoryRecord.from_json(output.extra_fields["reward_extra_info"]["seal"])
             if record.infra is not None:
                 raise RuntimeError(record.infra_message)

@@ -147,9 +147,9 @@ class StepRecord:
     user: dict[str, float] = field(default_factory=dict)
     """Of the model that plays the user: messages, requests, tokens in and out, and seconds; empty without one."""
     rewritten: int = 0
-    """Trajectories whose harness rewrote its history: what came before is not trained."""
+    """Trajectories whose harness had several dialogues with the policy."""
     trained_share: float = 1.0
-    """The share of the sampled tokens that is in trained dialogues; below 1 only with a harness."""
+    """The share of the sampled tokens that is trained; below 1 only with `seal.rollout.trained=main`."""
     unsampled_calls: int = 0
     """Calls of a harness's own, which no sampled message holds."""
 
@@ -178,7 +178,7 @@ class StepRecord:
     @classmethod
     def of(cls, step: int, records: Sequence[TrajectoryRecord]) -> Self:
         """The figures of a step that follow from its trajectories alone."""
-        sampled = sum(record.tokens / record.trained_share for record in records if record.tokens)
+        sampled = sum(record.tokens for record in records)
         return cls(
             step=step,
             **reward_figures(records),
@@ -190,7 +190,7 @@ class StepRecord:
             tokens=count_tokens(records),
             user=count_user(records),
             rewritten=sum(record.rewritten > 0 for record in records),
-            trained_share=sum(record.tokens for record in records) / sampled if sampled else 1.0,
+            trained_share=sum(each.tokens * each.trained_share for each in records) / sampled if sampled else 1.0,
             unsampled_calls=sum(record.unsampled_calls for record in records),
             episodes_rebuilt=sum(record.rebuilt for record in records),
         )
@@ -298,8 +298,8 @@ def harness_warnings(step: StepRecord) -> dict[str, str]:
     found = {}
     if step.trained_share < LEAST_TRAINED:
         found["trained in part"] = (
-            f"Step {step.step} trains {step.trained_share:.0%} of the tokens that were sampled: the harness rewrites "
-            "its history or talks beside it (docs/harness.md#what-trains-in-part)."
+            f"Step {step.step} trains {step.trained_share:.0%} of the sampled tokens: seal.rollout.trained=main "
+            "takes one of a rollout's dialogues; all takes each (docs/harness.md#several-dialogues)."
         )
     if step.unsampled_calls:
         found["unsampled calls"] = (

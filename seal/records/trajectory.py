@@ -113,13 +113,13 @@ class TrajectoryRecord:
     tokens_in: int | None = None
     """Tokens of the prompts of all its requests; None if unknown (see `prompted`)."""
     rewritten: int = 0
-    """With a harness: its other dialogues with the policy, which are not trained (a history that it rewrote)."""
+    """With a harness: its dialogues with the policy beside the main one (a sub-agent, a history that it rewrote)."""
     trained_share: Finite = 1.0
-    """With a harness: the trained dialogue's share of all sampled tokens."""
+    """With a harness: the share of the sampled tokens that is trained."""
     unsampled_calls: int = 0
     """With a harness: calls of its own, which no sampled message holds."""
     spans: tuple[tuple[int, int, int], ...] = ()
-    """(turn, start, end) of each assistant message, in response tokens."""
+    """(turn, start, end) of each assistant message, in response tokens (of the main dialogue)."""
 
     # Timing
     seconds: Finite = 0.0

@@ -25,7 +25,6 @@ from seal.rollout.native import NativeFormat
 from seal.rollout.play import Terms, play
 from seal.rollout.row import Row
 from seal.rollout.services import Services, shared_services
-from seal.rollout.speaker import SpeakerFault
 from seal.rollout.stream import TokenStream
 from seal.rollout.user import ModelUser, RecordedUser
 from seal.settings import EnvServiceSettings, SealSettings
@@ -50,18 +49,13 @@ class SEALAgentLoop(AgentLoopBase):
         self.services: Services = shared_services(self.service)
 
     def _cap_text_prompt_length(self, prompt_ids: list[int]) -> list[int]:
-        # verl would cut off the head of the prompt, and with it the tools.
-        limit = self.rollout_config.prompt_length
-        if len(prompt_ids) > limit:
-            raise SpeakerFault(
-                "prompt_too_long",
-                f"a first prompt has {len(prompt_ids)} tokens and data.max_prompt_length is {limit}: "
-                f"raise data.max_prompt_length to at least {len(prompt_ids)}",
-            )
-        return prompt_ids
+        return prompt_ids  # verl would cut off the head of the prompt, and with it the tools; the stream refuses it
 
-    async def run(self, sampling_params: dict[str, Any], **columns) -> AgentLoopOutput:
-        """Roll one trajectory out; columns: the data set's, and what the trainer adds."""
+    async def run(self, sampling_params: dict[str, Any], **columns) -> list[AgentLoopOutput]:
+        """Roll one trajectory out; columns: the data set's, and what the trainer adds.
+
+        Returns its dialogues with the policy, the main one last: verl takes the reward and the advantage from there.
+        """
         row, share, rollouts = Row.read(columns), self.settings.interface.share, self.rollout_config.n
         if not row.trains:
             return await self._untaught(sampling_params, row)
@@ -71,12 +65,14 @@ class SEALAgentLoop(AgentLoopBase):
         with siblings(str(columns.get("uid")), rollouts - whole_part(share, rollouts), rollouts) as others:
             return await self._taught(sampling_params, row, role, others)
 
-    async def _untaught(self, sampling_params: dict[str, Any], row: Row) -> AgentLoopOutput:
+    async def _untaught(self, sampling_params: dict[str, Any], row: Row) -> list[AgentLoopOutput]:
         """Roll out a trajectory that trains, if it does, under the prompt that it saw."""
         async with _slots(self.settings.rollout.concurrency):
             return self._output(*await self._roll_out(sampling_params, row), row)
 
-    async def _taught(self, sampling_params: dict[str, Any], row: Row, role: Role, others: Siblings) -> AgentLoopOutput:
+    async def _taught(
+        self, sampling_params: dict[str, Any], row: Row, role: Role, others: Siblings
+    ) -> list[AgentLoopOutput]:
         """Roll out a trajectory of a prompt whose rollouts with cues teach the plain prompt (`seal.method.teacher`)."""
         settings, record, failures = self.settings, None, frozenset()
         try:
@@ -84,16 +80,18 @@ class SEALAgentLoop(AgentLoopBase):
                 failures = named_failures(await others.failures(), settings.diagnosis, settings.seed, row.draw)
             row = row.with_omega(omega_for(role, Omega.from_json(row.omega), row.category, failures))
             async with _slots(settings.rollout.concurrency):
-                record, stream = await self._roll_out(sampling_params, row)
-                record, lesson = await self._lesson(record, stream, row)
+                record, streams = await self._roll_out(sampling_params, row)
+                record, lesson = await self._lesson(record, streams[-1], row)
         finally:
             if role == "plain":
                 others.ended(record)
         taught = lesson is not None
         silent = record.usable and (record.silent or (bool(row.cues) and not taught))
-        return self._output(replace(record, cues=row.cues, taught=taught, silent=silent), lesson or stream, row)
+        return self._output(
+            replace(record, cues=row.cues, taught=taught, silent=silent), [lesson] if taught else streams, row
+        )
 
-    async def _roll_out(self, sampling_params: dict[str, Any], row: Row) -> tuple[TrajectoryRecord, TokenStream]:
+    async def _roll_out(self, sampling_params: dict[str, Any], row: Row) -> tuple[TrajectoryRecord, list[TokenStream]]:
         """Let the policy play a row's task."""
         params = row.create_params(self.service.mode(row.environment), always_guarded=self.teacher.teaches)
         params |= {"native": True} if self.settings.rollout.harness is not None else {}
@@ -112,7 +110,7 @@ class SEALAgentLoop(AgentLoopBase):
         plain = row.with_omega(None)
         params = plain.create_params(self.service.mode(row.environment)) | ({"day": record.day} if record.day else {})
         params |= {"user": True} if record.user else {}
-        again, lesson = await self._play(plain, params, lambda _: Lesson(told), record.user)
+        again, (lesson,) = await self._play(plain, params, lambda _: Lesson(told), record.user)
         if again.infra is not None:
             return replace(again, infra_message=f"the lesson was lost: {again.infra_message}"), None
         if not again.usable or not again.passed:
@@ -126,7 +124,7 @@ class SEALAgentLoop(AgentLoopBase):
         params: Mapping[str, Any],
         speaker_of: "Callable[[int], Told]",
         said: Sequence[Mapping[str, Any]] | None = None,
-    ) -> tuple[TrajectoryRecord, TokenStream]:
+    ) -> tuple[TrajectoryRecord, list[TokenStream]]:
         """Play an episode, again if infrastructure failed it.
 
         speaker_of: gives the speaker of an attempt. said: the user's messages, where they are known.
@@ -141,10 +139,11 @@ class SEALAgentLoop(AgentLoopBase):
             record = await play(episode, speaker, {**row.identity(), "prompt_mode": mode}, terms, user)
             if record.infra is None or record.infra in FINAL:
                 break
+        streams = speaker.streams
         if record.infra is None:
-            record = replace(record, spans=tuple(speaker.stream.spans))
+            record = replace(record, spans=tuple(streams[-1].spans))
         seconds = round(time.monotonic() - started, 3)
-        return replace(record, seconds=seconds, attempts=attempt + 1), speaker.stream
+        return replace(record, seconds=seconds, attempts=attempt + 1), streams
 
     def _speaker(self, row: Row, sampling_params: dict[str, Any], attempt: int) -> "EngineSpeaker | HarnessSpeaker":
         """The policy itself, or the harness that asks it."""
@@ -162,8 +161,9 @@ class SEALAgentLoop(AgentLoopBase):
 
         log = Path(settings.run_dir, "harness", "train" if row.guided else "val", f"{row.place}.log")
         most = self.budgets.max_steps if row.trains else None
-        chains = Policy(policy, self.service.mode(row.environment), most)
         rollout = settings.rollout
+        trained = rollout.trained if row.trains else "main"
+        chains = Policy(policy, self.service.mode(row.environment), most, trained)
         failed = rollout.harness_failure == "failed"
         return HarnessSpeaker(rollout.harness, rollout.deadline_s, chains, log, rollout.harness_env, failed)
 
@@ -171,31 +171,32 @@ class SEALAgentLoop(AgentLoopBase):
         """The model's own tool format, if a prompt mode asks for it."""
         return NativeFormat(self.rollout_config.multi_turn.format, self.tokenizer) if mode == NATIVE else None
 
-    def _output(self, record: TrajectoryRecord, stream: TokenStream, row: Row) -> AgentLoopOutput:
+    def _output(self, record: TrajectoryRecord, streams: Sequence[TokenStream], row: Row) -> list[AgentLoopOutput]:
         """What verl trains."""
-        versions = stream.versions or [row.step]
-        prompt, response = stream.ids[: stream.prompt_length], stream.response
-        mask, logprobs = stream.mask, stream.logprobs
-        if not record.usable or not response:
+        eos, versions = self.tokenizer.eos_token_id, [each for stream in streams for each in stream.versions]
+        told = [(each.ids[: each.prompt_length], each.response, each.mask, each.logprobs) for each in streams]
+        if not record.usable or not all(each.response for each in streams):
             # verl needs at least one prompt and one response token; the mask keeps this one out of the loss.
-            eos = self.tokenizer.eos_token_id
-            prompt, response, mask, logprobs = [eos], [eos], [0], [0.0]
+            told = [([eos], [eos], [0], [0.0])]
         sampling = sum(received - asked for asked, received, _ in record.times)
         calls = sum(answered - received for _, received, answered in record.times)
-        return AgentLoopOutput(
-            prompt_ids=prompt,
-            response_ids=response,
-            response_mask=mask,
-            response_logprobs=logprobs,
-            reward_score=record.score,
-            num_turns=len(record.messages),
-            metrics={"generate_sequences": sampling, "tool_calls": calls},
-            extra_fields={
-                "min_global_steps": min(versions),
-                "max_global_steps": max(versions),
-                "reward_extra_info": {"seal": record.to_json()},
-            },
-        )
+        return [
+            AgentLoopOutput(
+                prompt_ids=prompt,
+                response_ids=response,
+                response_mask=mask,
+                response_logprobs=logprobs,
+                reward_score=record.score,
+                num_turns=len(record.messages),
+                metrics={"generate_sequences": sampling, "tool_calls": calls},
+                extra_fields={
+                    "min_global_steps": min(versions, default=row.step),
+                    "max_global_steps": max(versions, default=row.step),
+                    "reward_extra_info": {"seal": record.to_json()},
+                },
+            )
+            for prompt, response, mask, logprobs in told
+        ]
 
 
 _READ: dict[int, tuple[DictConfig, tuple[SealSettings, EnvServiceSettings, Budgets]]] = {}

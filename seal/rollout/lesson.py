@@ -8,11 +8,11 @@ from typing import Any
 
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.dialogue import Dialogue
-from seal.rollout.speaker import Said, Speaker
-from seal.rollout.stream import TokenStream
+from seal.rollout.speaker import Said
+from seal.rollout.stream import TokenSpeaker, TokenStream
 
 
-class Lesson(Speaker):
+class Lesson(TokenSpeaker):
     """Says, token by token, what was sampled in another dialogue of the same task; its prompts are this dialogue's."""
 
     name = "the lesson"
@@ -30,10 +30,6 @@ class Lesson(Speaker):
         await self.stream.append(dialogue.turn, message)
         return Said(await self.stream.text(message.ids, cut=False))
 
-    async def ended(self, dialogue: Dialogue) -> None:
-        """TokenPathError unless the response is what was sampled."""
-        self.stream.check()
-
     def facts(self, dialogue: Dialogue) -> dict[str, Any]:
         return self.stream.facts()
 
@@ -50,8 +46,7 @@ def leave_out_failures(lesson: TokenStream, evidence: Sequence[Mapping[str, Any]
     for turn in evidence:
         for action, (start, end) in zip(turn["actions"], spans[turn["turn"]], strict=False):
             if action["refusals"] or any(call["error"] or call["reported"] for call in action["calls"]):
-                lesson.mask[start:end] = [0] * (end - start)
-                lesson.logprobs[start:end] = [0.0] * (end - start)
+                lesson.leave_out(start, end)
 
 
 def broken_tools(evidence: Sequence[Mapping[str, Any]]) -> frozenset[str]:

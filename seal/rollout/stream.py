@@ -3,7 +3,7 @@
 verl's continuous-token builder renders the context; nothing is appended before its room is checked.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jinja2.exceptions import TemplateError
@@ -12,6 +12,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 from seal.rollout.budgets import Budgets
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.native import NativeFormat, request
+from seal.rollout.speaker import Speaker, SpeakerFault
 from seal.rollout.token_path import Sampled, TokenPathError, check
 
 Result = TypeVar("Result")
@@ -33,6 +34,7 @@ class TokenStream:
         self._tools: list[dict[str, Any]] | None = None
         self.stops = {loop.tokenizer.eos_token_id, *(native.stops if native is not None else ())}
         self._heard = 0  # how many messages of the dialogue are in the tokens
+        self._before: list[int] = []  # the same when each message was sampled
         self.ids: list[int] = []
         self.prompt_length = 0
         self.mask: list[int] = []
@@ -45,6 +47,30 @@ class TokenStream:
     def empty(self) -> "TokenStream":
         """A stream without tokens, for the same policy and budgets."""
         return TokenStream(self._loop, self._budgets, self._trains, self._native)
+
+    def branch(self, number: int) -> "TokenStream":
+        """Another stream that begins with the first `number` sampled messages of this one."""
+        other, end = self.empty(), self.spans[number - 1][2]
+        other.ids, other.prompt_length = self.ids[: self.prompt_length + end], self.prompt_length
+        other.mask, other.logprobs = self.mask[:end], self.logprobs[:end]
+        other.spans, other.sampled = self.spans[:number], self.sampled[:number]
+        other.versions, other.length = self.versions[: 2 * number], self.length
+        other._before, other._heard, other._tools = self._before[:number], self._before[number - 1], self._tools
+        return other
+
+    def without(self, others: "Sequence[TokenStream]") -> "TokenStream":
+        """The same tokens; a message that one of the others has too is context."""
+        there = {id(message) for other in others for message in other.sampled}
+        own = self.branch(len(self.sampled))
+        for message, (_, start, end) in zip(self.sampled, self.spans, strict=True):
+            if id(message) in there:
+                own.leave_out(start, end)
+        return own
+
+    def leave_out(self, start: int, end: int) -> None:
+        """Make some tokens of the response context."""
+        self.mask[start:end] = [0] * (end - start)
+        self.logprobs[start:end] = [0.0] * (end - start)
 
     @property
     def response(self) -> list[int]:
@@ -66,11 +92,13 @@ class TokenStream:
 
         Raises TokenPathError if the chat template refuses the dialogue.
         """
-        ids, mask, logprobs, messages = self.ids, self.mask, self.logprobs, dialogue.messages
+        ids, mask, logprobs, prompt = self.ids, self.mask, self.logprobs, self.prompt_length
+        messages = dialogue.messages
         if self._native is not None:
             messages, self._tools = request(messages)
         if not ids:
-            ids = await on_token_path(self._loop.ct_build_initial_tokens(messages, tools=self._tools))
+            ids, prompt = await self._start(messages)
+            mask, logprobs = [0] * (len(ids) - prompt), [0.0] * (len(ids) - prompt)
         else:
             if dialogue.truncated and dialogue.truncated[-1] == len(self.sampled) - 1:
                 # In validation, as officially, a cut message is closed and the dialogue goes on.
@@ -86,10 +114,28 @@ class TokenStream:
         self.length = len(ids)
         self.limit, self.room = self._budgets.room(len(mask), self.length, self._trains)
         if self.room >= 1:
-            self.ids, self.mask, self.logprobs = ids, mask, logprobs
-            self.prompt_length = self.prompt_length or self.length
+            self.ids, self.mask, self.logprobs, self.prompt_length = ids, mask, logprobs, prompt
             self._heard = len(messages)
         return self.room
+
+    async def _start(self, messages: Sequence[Mapping[str, Any]]) -> tuple[list[int], int]:
+        """The first tokens, and how many of them are the first prompt.
+
+        A history that a harness wrote anew holds what follows the first prompt, as context of the response.
+        """
+        ids = await on_token_path(self._loop.ct_build_initial_tokens(messages, tools=self._tools))
+        roles = [message["role"] for message in messages]
+        head, start = roles.index("assistant") if "assistant" in roles else 0, ids
+        if head:
+            start = await on_token_path(self._loop.ct_build_initial_tokens(messages[:head], tools=self._tools))
+        prompt = len(start) if ids[: len(start)] == start else len(ids)
+        if prompt > (limit := self._loop.rollout_config.prompt_length):
+            raise SpeakerFault(
+                "prompt_too_long",
+                f"a first prompt has {prompt} tokens and data.max_prompt_length is {limit}: "
+                f"raise data.max_prompt_length to at least {prompt}",
+            )
+        return ids, prompt
 
     async def append(self, turn: int, message: Sampled) -> None:
         """Append a message as it was sampled; TokenPathError if it is longer than its room."""
@@ -101,6 +147,7 @@ class TokenStream:
         )
         self.ids, self.room = merged.token_ids, 0
         self.sampled.append(message)
+        self._before.append(self._heard)
         self.spans.append((turn, start, len(self.mask)))
 
     def check(self) -> None:
@@ -116,6 +163,21 @@ class TokenStream:
             "length": self.length,
             "weights": (min(self.versions), max(self.versions)) if self._trains and self.versions else None,
         }
+
+
+class TokenSpeaker(Speaker):
+    """A speaker whose messages are tokens of one stream."""
+
+    stream: TokenStream
+
+    @property
+    def streams(self) -> list[TokenStream]:
+        """The tokens that are trained."""
+        return [self.stream]
+
+    async def ended(self, dialogue: Dialogue) -> None:
+        """TokenPathError unless the response is what was sampled."""
+        self.stream.check()
 
 
 async def on_token_path(step: Awaitable[Result]) -> Result:

@@ -22,6 +22,9 @@ class RolloutSettings(Settings):
     `failed`, the policy's failure once it has spoken."""
     harness_env: tuple[str, ...] = ()
     """Names of environment variables that a command inherits beside PATH, HOME and the like."""
+    trained: Literal["all", "main"] = "all"
+    """Which of an agent's dialogues with the policy are trained: `all`, or the `main` one, most of whose calls and
+    answers reached the episode."""
     max_steps: Count = 20
     """Assistant messages of a training trajectory (paper, Table 4); validation follows the benchmark's limit."""
     max_message_tokens: Count = 1024

@@ -1,11 +1,13 @@
 """The trajectories of one training step; the only module that reads and writes verl's TransferQueue.
 
-Below, n is the number of trajectories and L_j the number of response tokens of
-trajectory j: assistant messages and, masked, what the environment answered.
+Below, n is the number of trajectories, m that of their dialogues, at least as many: a trajectory has several where a
+harness branches off or rewrites its history. L_i is the number of response tokens of dialogue i: assistant messages
+and, masked, what the environment answered. Whatever is counted or weighed is a trajectory.
 """
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -30,19 +32,29 @@ def take_engine_logprobs(batch: KVBatchMeta) -> KVBatchMeta:
     return batch
 
 
+def by_rollout(keys: Iterable[str]) -> list[list[str]]:
+    """verl's keys of dialogues, `{prompt uid}_{sample}_{dialogue}`, by rollout: of each the main one last."""
+    rollouts: dict[str, list[str]] = defaultdict(list)
+    for key in keys:
+        rollouts[key.rpartition("_")[0]].append(key)
+    return [sorted(dialogues, key=lambda key: int(key.rpartition("_")[2])) for dialogues in rollouts.values()]
+
+
 @dataclass(frozen=True)
 class StepBatch:
     """One step's n trajectories, without verl's padding.
 
-    partition, keys: where TransferQueue holds them. records, groups: what is known of each trajectory, and its standing
-    in its GRPO group. The rest is empty until `with_tokens`: advantages are verl's group-relative A_j, one value per
-    response token, (L_j,) each; masks are True for sampled tokens, (L_j,) each; rollout_logprobs and actor_logprobs are
-    natural logarithms of the sampled tokens' probabilities under the rollout engine and under the actor before its
-    update, (L_j,) each, or empty when the recipe does not compute one of them.
+    partition, keys: where TransferQueue holds their m dialogues. owners: the trajectory of each dialogue, from 0.
+    records, groups: what is known of each trajectory, and its standing in its GRPO group. The rest is by dialogue, and
+    empty until `with_tokens`: advantages are verl's group-relative A_j, one value per response token, (L_i,) each;
+    masks are True for sampled tokens, (L_i,) each; rollout_logprobs and actor_logprobs are natural logarithms of the
+    sampled tokens' probabilities under the rollout engine and under the actor before its update, (L_i,) each, or empty
+    when the recipe does not compute one of them.
     """
 
     partition: str
     keys: tuple[str, ...]
+    owners: tuple[int, ...]
     records: tuple[TrajectoryRecord, ...]
     groups: tuple[Group, ...]
     advantages: tuple[torch.Tensor, ...] = ()
@@ -54,13 +66,16 @@ class StepBatch:
     def read(cls, batch: KVBatchMeta) -> Self:
         """Read the records of a batch of finished rollouts."""
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
-        data = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["uid", "extra_fields"])
+        rollouts = by_rollout(keys)
+        owner = {key: number for number, dialogues in enumerate(rollouts) for key in dialogues}
+        main = [dialogues[-1] for dialogues in rollouts]
+        data = tq.kv_batch_get(keys=main, partition_id=batch.partition_id, select_fields=["uid", "extra_fields"])
         records = [
             TrajectoryRecord.from_json(extra["reward_extra_info"]["seal"])
             for extra in data.pop("extra_fields").tolist()
         ]
         groups = mark_groups(data.pop("uid").tolist(), records)
-        return cls(batch.partition_id, tuple(keys), tuple(records), tuple(groups))
+        return cls(batch.partition_id, tuple(keys), tuple(map(owner.get, keys)), tuple(records), tuple(groups))
 
     def with_tokens(self, scored_by_actor: bool = True) -> Self:
         """Return the batch with the tensors that verl has computed for its tokens.
@@ -82,19 +97,26 @@ class StepBatch:
     def group_advantages(self) -> list[float]:
         """The mean of A_j over the sampled tokens of each trajectory; 0 for one that does not train or has none."""
         return [
-            advantage[mask].double().mean().item() if group.trains and mask.any() else 0.0
-            for advantage, mask, group in zip(self.advantages, self.masks, self.groups, strict=True)
+            each.double().mean().item() if group.trains and len(each) else 0.0
+            for each, group in zip(self._sampled(self.advantages), self.groups, strict=True)
         ]
 
     def push(self, w: Sequence[float]) -> dict[str, float]:
         """|A| summed over the tokens in the loss, of each sign, with w_j and without; {} if all are 0."""
         sums = dict.fromkeys(("successes", "failures", "successes_unweighted", "failures_unweighted"), 0.0)
-        tokens = [int(mask.sum()) for mask in self.masks]
+        tokens = map(len, self._sampled(self.masks))
         for advantage, n, factor in zip(self.group_advantages, tokens, w, strict=True):
             name = "successes" if advantage > 0 else "failures"
             sums[name] += abs(advantage) * (factor * n)
             sums[f"{name}_unweighted"] += abs(advantage) * n
         return sums if any(sums.values()) else {}
+
+    def _sampled(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """A value per response token, (L_i,) by dialogue, of the sampled tokens of each trajectory in one row."""
+        rows: list[list[torch.Tensor]] = [[] for _ in self.records]
+        for owner, each, mask in zip(self.owners, values, self.masks, strict=True):
+            rows[owner].append(each[mask])
+        return [torch.cat(row) for row in rows]
 
     def separate(self) -> None:
         """Keep what does not count out of verl's step; call before verl computes advantages.
@@ -103,10 +125,10 @@ class StepBatch:
         own and so leaves its group's baseline. One that does not train gets empty
         masks, so that it has no part in the policy loss, the KL term or the token mean.
         """
-        apart = [key for key, record in zip(self.keys, self.records, strict=True) if not record.usable]
+        apart = [key for key, owner in zip(self.keys, self.owners, strict=True) if not self.records[owner].usable]
         if apart:
             self._put(apart, tu.list_of_dict_to_tensordict([{"uid": f"{key}-apart"} for key in apart]))
-        silent = [key for key, group in zip(self.keys, self.groups, strict=True) if not group.trains]
+        silent = [key for key, owner in zip(self.keys, self.owners, strict=True) if not self.groups[owner].trains]
         if silent:
             data = tq.kv_batch_get(keys=silent, partition_id=self.partition, select_fields=["response_mask"])
             empty = _ragged([torch.zeros_like(mask) for mask in data["response_mask"].unbind()])
@@ -118,14 +140,14 @@ class StepBatch:
         So PPO's ratio and verl's rollout correction of a lesson begin at 1. Returns, by the number of the trajectory,
         log pi(y | plain prompt) - log pi(y | with cues) in nats.
         """
-        taught = [i for i, record in enumerate(self.records) if record.taught]
-        if not taught:
+        lessons = {key: i for key, i in zip(self.keys, self.owners, strict=True) if self.records[i].taught}
+        if not lessons:
             return {}
-        keys, fields = [self.keys[i] for i in taught], ["old_log_probs", "rollout_log_probs", "response_mask"]
+        keys, fields = [*lessons], ["old_log_probs", "rollout_log_probs", "response_mask"]
         data = tq.kv_batch_get(keys=keys, partition_id=self.partition, select_fields=fields)
         plain, cued, masks = (data[name].unbind() for name in fields)
         self._put(keys, TensorDict({"rollout_log_probs": _ragged(list(plain))}, batch_size=len(keys)))
-        rows = zip(taught, plain, cued, masks, strict=True)
+        rows = zip(lessons.values(), plain, cued, masks, strict=True)  # each lesson is one dialogue
         return {i: (mine - other)[mask.bool()].double().sum().item() for i, mine, other, mask in rows}
 
     def rollout_differences(self) -> dict[str, float]:
@@ -133,7 +155,7 @@ class StepBatch:
 
         Keys and units as verl logs them (`calculate_debug_metrics`).
         """
-        keys = [key for key, record in zip(self.keys, self.records, strict=True) if not record.taught]
+        keys = [key for key, owner in zip(self.keys, self.owners, strict=True) if not self.records[owner].taught]
         fields = ["responses", "response_mask", "rollout_log_probs", "old_log_probs"]
         data = tq.kv_batch_get(keys=keys, partition_id=self.partition, select_fields=fields)
         return calculate_debug_metrics(DataProto(batch=data.to_padded_tensor()))
@@ -148,7 +170,8 @@ class StepBatch:
         """
         if not self.rollout_logprobs:
             return {}
-        rows = zip(self.records, self.rollout_logprobs, self.actor_logprobs, self.masks, strict=True)
+        owners = (self.records[owner] for owner in self.owners)
+        rows = zip(owners, self.rollout_logprobs, self.actor_logprobs, self.masks, strict=True)
         fresh = [
             (rollout - actor)[mask].abs().float().cpu()
             for record, rollout, actor, mask in rows
@@ -176,7 +199,7 @@ class StepBatch:
 
     def write_advantages(self, w: Sequence[float]) -> None:
         """Replace every advantage by w_j A_j (paper, section 3.4)."""
-        weighted = [advantage * factor for advantage, factor in zip(self.advantages, w, strict=True)]
+        weighted = [advantage * w[owner] for advantage, owner in zip(self.advantages, self.owners, strict=True)]
         self._put(list(self.keys), TensorDict({"advantages": _ragged(weighted)}, batch_size=len(self.keys)))
 
     def _put(self, keys: list[str], fields: TensorDict) -> None:

@@ -11,6 +11,7 @@ from verl.utils import tensordict_utils as tu
 
 from seal.records.folder import RunFolder
 from seal.system.files import write_json
+from seal.training.batch import by_rollout
 from seal.training.stop import InfrastructureFailure, StopRequested
 
 POLL_INTERVAL_S = 0.05
@@ -55,9 +56,9 @@ class SEALReplayBuffer(ReplayBuffer):
         """
         expected = batch_size * self._samples[partition_id]
         batch, metrics = super().sample(global_steps=global_steps, partition_id=partition_id, batch_size=batch_size)
-        if len(batch) != expected:
+        if (came := len(by_rollout(batch.keys))) != expected:
             raise InfrastructureFailure(
-                f"{expected - len(batch)} of {expected} trajectories of step {global_steps} {NEVER_CAME}"
+                f"{expected - came} of {expected} trajectories of step {global_steps} {NEVER_CAME}"
             )
         if partition_id == TRAIN:
             batch.reorder(sorted(range(len(batch)), key=lambda i: self._position(batch.keys[i])))
@@ -76,7 +77,7 @@ class SEALReplayBuffer(ReplayBuffer):
         return super()._wait_for_next_poll(partition_id, last_debug_time)
 
     def _position(self, key: str) -> tuple[int, str, int, int]:
-        """Return the place of a trajectory in its batch; verl's key is `{prompt uid}_{sample}_{output}`.
+        """Return the place of a dialogue in its batch (`by_rollout` has verl's form of a key).
 
         Prompts that a checkpoint brought back finished come first.
         """

@@ -21,11 +21,12 @@ from seal.settings import SealSettings
 from seal.training.batch import StepBatch, take_engine_logprobs
 from seal.training.closed_loop import ClosedLoop, records_to_log
 from seal.training.durable import Durable
+from seal.training.mini_batches import WholeRollouts
 from seal.training.replay_buffer import TRAIN, VALIDATION, PromptSender, SEALReplayBuffer
 from seal.training.stop import check_infrastructure
 
 
-class SEALTraining(Durable):
+class SEALTraining(WholeRollouts, Durable):
     """GRPO with diagnosis-guided advantages and an evolving learning interface, whenever rollouts are played.
 
     mode: verl's name of the trainer that a subclass extends. buffer: its sampler.

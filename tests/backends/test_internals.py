@@ -10,6 +10,7 @@ from seal.rollout.agent_loop import SEALAgentLoop
 from seal.system.paths import HOME
 from seal.training.async_trainer import SEALAsyncTrainer
 from seal.training.durable import Durable
+from seal.training.mini_batches import WholeRollouts
 from seal.training.replay_buffer import SEALAsyncReplayBuffer, SEALReplayBuffer
 from seal.training.trainer import SEALTraining
 from tests.backends.internals import Internal, changes, internals, versions
@@ -57,7 +58,7 @@ def test_an_entry_has_one_expectation_and_names_files_that_are_there(internal):
     assert internal.use in ("overridden", "replaced", "called", "assumed")
 
 
-OURS = [Durable, SEALTraining, SEALAsyncTrainer, SEALReplayBuffer, SEALAsyncReplayBuffer, SEALAgentLoop]
+OURS = [Durable, SEALTraining, WholeRollouts, SEALAsyncTrainer, SEALReplayBuffer, SEALAsyncReplayBuffer, SEALAgentLoop]
 
 
 @pytest.mark.parametrize("ours", OURS)

@@ -58,6 +58,16 @@ def refused(config, check=preflight.fit) -> str:
     return str(error.value)
 
 
+def test_what_weighs_dialogues_is_refused_where_a_rollout_may_have_several():
+    harness = "seal.rollout.harness=tests.support.harnesses:native"
+    for override in ("algorithm.adv_estimator=rloo", "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-mean"):
+        key, _, value = override.partition("=")
+        sentence = refused(composed(HOME / "exp" / "quickstart.yaml", harness, override), preflight.CHECKS["dialogues"])
+        assert key in sentence and value in sentence and "seal.rollout.trained" in sentence
+        for plain in ((override,), (harness, override, "seal.rollout.trained=main"), (harness,)):
+            preflight.CHECKS["dialogues"](Recipe.of(composed(HOME / "exp" / "quickstart.yaml", *plain)))
+
+
 def test_everything_that_is_missing_is_told_at_once_this_machine_first_and_the_hub_is_not_asked(monkeypatch):
     monkeypatch.setattr("seal.launch.checks.model.hf_hub_download", lambda *_, **__: pytest.fail("asked the hub"))
     config = composed(HOME / "exp" / "SEAL.yaml", "seal.min_free_gb=1e6", "trainer.logger=[tensorbord]")

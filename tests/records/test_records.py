@@ -58,8 +58,8 @@ def test_a_step_with_figures_of_an_earlier_version_is_read():
 def test_a_step_says_what_part_of_the_sampled_tokens_its_trained_dialogues_hold():
     known = {"task_id": "t", "data_source": "base", "category": "base", "split": "train", "score": 0.0}
     played = [
-        TrajectoryRecord(**known, sample=0, tokens=300, trained_share=0.75, unsampled_calls=2),
-        TrajectoryRecord(**known, sample=1, tokens=50, trained_share=0.1),
+        TrajectoryRecord(**known, sample=0, tokens=400, trained_share=0.75, unsampled_calls=2),
+        TrajectoryRecord(**known, sample=1, tokens=500, trained_share=0.1),
         TrajectoryRecord(**known, sample=2, infra="harness"),
     ]
     step = StepRecord.of(1, played)

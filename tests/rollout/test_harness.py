@@ -4,6 +4,7 @@ import asyncio
 import sys
 from ast import literal_eval
 from functools import cache
+from itertools import count, pairwise
 from typing import get_args
 
 import pytest
@@ -25,6 +26,7 @@ from tests.support.rollout_play import (
     ScriptedEngine,
     TokenOutput,
     configured,
+    dialogues,
     outcome,
     reference_texts,
     roll_out,
@@ -145,11 +147,74 @@ def test_omega_reaches_the_policy_in_training_and_never_in_evaluation(url):
 
 
 def test_a_note_before_an_answer_does_not_take_the_place_of_the_dialogue_that_earned_the_reward(url):
-    ((output, record),) = roll_out([url], ScriptedEngine(texts := native_texts()), named("noting"), *NATIVE)
-    assert (record.infra, record.score, record.unsampled_calls) == (None, 1.0, 0)
-    assert sampled(output) == tokens(texts)
-    notes = record.turns * len(tokens(texts[:1]))
-    assert record.trained_share == pytest.approx(len(tokens(texts)) / (len(tokens(texts)) + notes))
+    texts = native_texts()
+    notes = native_texts()[:1] * texts.count("Done.")
+    for trained in ("all", "main"):
+        settings = (*NATIVE, f"seal.rollout.trained={trained}")
+        ((outputs, record),) = dialogues([url], ScriptedEngine(texts), named("noting"), *settings)
+        assert (record.infra, record.score, record.unsampled_calls) == (None, 1.0, 0)
+        assert (record.tokens, record.rewritten) == (len(tokens((*texts, *notes))), len(notes))
+        assert [sampled(each) for each in outputs[:-1]] == [tokens(notes[:1])] * (len(outputs) - 1)
+        assert sampled(outputs[-1]) == tokens(texts)
+        if trained == "all":
+            assert len(outputs) == 1 + len(notes) and record.trained_share == 1.0
+        else:
+            assert len(outputs) == 1 and record.trained_share == pytest.approx(len(tokens(texts)) / record.tokens)
+
+
+@pytest.mark.parametrize("harness", ["native", "noting", "compacting", "choosing", "as_text", "prefilling"])
+def test_each_sampled_token_is_trained_once_after_the_tokens_that_the_engine_saw(url, harness):
+    ((outputs, record),) = dialogues([url], engine := ScriptedEngine(native_texts()), named(harness), *NATIVE)
+    assert (record.infra, record.trained_share, record.rewritten) == (None, 1.0, len(outputs) - 1)
+    asked = [tuple(prompt) for prompt in engine.prompts]
+    trained = []
+    for output in outputs:
+        ids, start = [*output.prompt_ids, *output.response_ids], len(output.prompt_ids)
+        own, logprobs = [0, *output.response_mask], [0.0, *output.response_logprobs]
+        assert any(own) and all(bool(value) == bool(kept) for value, kept in zip(logprobs, own, strict=True))
+        trained += [
+            tuple(ids[: start + place])
+            for place, (before, kept) in enumerate(pairwise(own))
+            if kept and (not before or logprobs[place + 1] > logprobs[place])
+        ]
+    assert sorted(trained) == sorted(asked), "a message begins after the prompt of its request, each in one dialogue"
+    assert sum(sum(output.response_mask) for output in outputs) == record.tokens
+
+
+def test_a_branch_goes_on_from_the_tokens_that_it_shares_and_the_one_that_was_kept_is_the_main_one(url):
+    texts, number = native_texts(), count()
+
+    async def first_waits(_):
+        pair, kept = divmod(next(number), 2)
+        ids = tokens([texts[pair] if kept else "Wait."])
+        return TokenOutput(token_ids=ids, log_probs=[-1.0] * len(ids), stop_reason="completed")
+
+    ((outputs, record),) = dialogues([url], ScriptedEngine((), first_waits), named("choosing"), *NATIVE)
+    *others, main = outputs
+    assert (record.infra, record.score, record.trained_share) == (None, 1.0, 1.0) and len(others) == len(texts)
+    assert sampled(main) == tokens(texts) and [sampled(other) for other in others] == [tokens(["Wait."])] * len(others)
+    whole = [*main.prompt_ids, *main.response_ids]
+    for other in others:
+        shared = other.response_mask.index(1)
+        start = [*other.prompt_ids, *other.response_ids[:shared]]
+        assert whole[: len(start)] == start and other.prompt_ids == main.prompt_ids
+
+
+def test_a_rewritten_history_counts_as_context_of_the_response_and_not_as_a_longer_prompt(url):
+    task = ("multi_turn_base_0",)
+    ((whole, record),) = dialogues([url], ScriptedEngine(native_texts(*task)), named("as_text"), *NATIVE)
+    longest = max(len(each.prompt_ids) for each in whole)
+    assert record.infra is None and len({tuple(each.prompt_ids) for each in whole}) == 1
+    limits = (f"data.max_prompt_length={longest}", "data.max_response_length=200")
+    ((outputs, record),) = dialogues([url], ScriptedEngine(native_texts(*task)), named("as_text"), *NATIVE, *limits)
+    assert (record.infra, record.stop, record.trained_share) == (None, "trajectory_length", 1.0)
+    assert all(len(each.response_ids) <= 200 for each in outputs) and len(outputs) > 1
+
+
+def test_an_answer_in_words_that_the_policy_did_not_use_is_not_cut_by_a_message_that_was(url):
+    long = "It is polite, and it is as it should be, for all that I can see here."
+    ((_, record),) = roll_out([url], ScriptedEngine((long,)), named("reworded"), *NATIVE)
+    assert (record.infra, record.truncated) == (None, ()) and record.stop != "message_length"
 
 
 @pytest.mark.parametrize(("harness", "shown"), [("adding", '{"name": "cd", '), ("amending", "NEW RULE")])
@@ -408,11 +473,11 @@ def test_another_dialogue_does_not_cut_an_answer(url):
 
 
 def test_a_message_that_the_end_finds_under_way_is_no_part_of_the_rollout(url):
-    texts, dialogues = native_texts(), []
+    texts, begun = native_texts(), []
 
     async def slow(number):
-        dialogues.append(number == 1)
-        if number == 1 and sum(dialogues) == 1 + texts.count("Done."):  # the title in the last turn
+        begun.append(number == 1)
+        if number == 1 and sum(begun) == 1 + texts.count("Done."):  # the title in the last turn
             await asyncio.sleep(9)
 
     ((output, record),) = roll_out([url], ScriptedEngine(texts, slow), named("wandering"), *NATIVE)

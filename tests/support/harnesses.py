@@ -234,6 +234,47 @@ async def noting(task: Task) -> None:
             await task.answer(answer)
 
 
+async def choosing(task: Task) -> None:
+    """An agent that asks for each message twice and goes on from the second one."""
+    messages: Messages = []
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": message})
+            while True:
+                await asked(client, task, list(messages))
+                if not (calls := await asked(client, task, messages)):
+                    break
+                for each in calls:
+                    text = await task.call(each.function.name, json.loads(each.function.arguments))
+                    messages.append({"role": "tool", "tool_call_id": each.id, "content": text})
+            await task.answer(messages[-1]["content"])
+
+
+async def as_text(task: Task) -> None:
+    """An agent whose SDK repeats calls as text."""
+    messages: Messages = [{"role": "system", "content": "Be brief."}]
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": message})
+            while calls := await asked(client, task, messages):
+                told = [f"{each.function.name} with {each.function.arguments}" for each in calls]
+                messages[-1] = {"role": "assistant", "content": f"Calling tools: {told}"}
+                for each in calls:
+                    text = await task.call(each.function.name, json.loads(each.function.arguments))
+                    messages.append({"role": "user", "content": f"Observation: {text}"})
+            await task.answer(messages[-1]["content"])
+
+
+async def reworded(task: Task) -> None:
+    """An agent whose guardrail asks about an answer and then gives another one."""
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            for text in (message, "Is it polite?"):
+                asked = [{"role": "user", "content": text}]
+                await client.chat.completions.create(model=task.model, messages=asked, max_tokens=1 + len(text))
+            await task.answer("I am sorry.")
+
+
 async def adding(task: Task) -> None:
     """An agent that shows a tool from the second turn on, beside a message with its name."""
     await growing(task, lambda tools, later: [tool for tool in tools if later or tool["function"]["name"] != "cd"])

@@ -192,7 +192,12 @@ def agent_loop(config: DictConfig, engine: ScriptedEngine) -> SEALAgentLoop:
     )
 
 
-def roll_out(
+def roll_out(*given: Any, **columns: Any) -> list[tuple[AgentLoopOutput, TrajectoryRecord]]:
+    """`dialogues` with the main one of each rollout alone."""
+    return [(outputs[-1], record) for outputs, record in dialogues(*given, **columns)]
+
+
+def dialogues(
     urls: Sequence[str],
     engine: ScriptedEngine,
     *overrides: str,
@@ -202,15 +207,15 @@ def roll_out(
     omega: dict[str, Any] | None = None,
     category: str = "base",
     **columns: Any,
-) -> list[tuple[AgentLoopOutput, TrajectoryRecord]]:
-    """Play a task several times at once; return the outputs in the order of their session ids.
+) -> list[tuple[list[AgentLoopOutput], TrajectoryRecord]]:
+    """Play a task several times at once; return each rollout's dialogues, the main one last, by their session ids.
 
     columns: more of the row, or other values.
     """
     config = configured(urls, *overrides)
     split = "train" if training else "val"
 
-    async def one(loop: SEALAgentLoop, session_id: int) -> AgentLoopOutput:
+    async def one(loop: SEALAgentLoop, session_id: int) -> list[AgentLoopOutput]:
         row = {
             "extra_info": {"task_id": task_id, "split": split, "category": category, "turns": -1},
             "data_source": category,
@@ -223,7 +228,7 @@ def roll_out(
         }
         return await loop.run({"temperature": 1.0, "logprobs": True}, **row)
 
-    async def play() -> list[AgentLoopOutput]:
+    async def play() -> list[list[AgentLoopOutput]]:
         shared_services.cache_clear()  # connections and places belong to an event loop, and each call has its own
         _slots.cache_clear()
         loops = [agent_loop(config, engine) for _ in range(trajectories)]
@@ -233,9 +238,7 @@ def roll_out(
             await loops[0].services.close()
 
     outputs = asyncio.run(play())
-    return [
-        (output, TrajectoryRecord.from_json(output.extra_fields["reward_extra_info"]["seal"])) for output in outputs
-    ]
+    return [(each, TrajectoryRecord.from_json(each[-1].extra_fields["reward_extra_info"]["seal"])) for each in outputs]
 
 
 def outcome(played: tuple[AgentLoopOutput, TrajectoryRecord]) -> tuple:

@@ -1,5 +1,7 @@
 """A step's advantages through verl's GRPO and a real TransferQueue: what is weighed, and what stands apart."""
 
+import json
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
@@ -8,14 +10,18 @@ import torch
 import transfer_queue as tq
 from omegaconf import OmegaConf
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.core_algos import agg_loss
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
 
 import seal.backends.cpu_platform  # noqa: F401  registers the platform that the recipe names
 from seal.launch.recipe import read_recipe
+from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.paths import HOME
+from seal.training.batch import StepBatch
 from seal.training.trainer import SEALTrainer
+from tests.support.rollout_play import tokenizer
 
 RHO = [
     "seal.reweighting.dynamic=false",
@@ -45,18 +51,20 @@ def queue():
 class Step:
     """A trainer and the finished rollouts of its step, as agent-loop workers put them into the queue."""
 
-    def __init__(self, folder, *overrides, changes=(), noise=()):
+    def __init__(self, folder, *overrides, changes=(), noise=(), several=(), mini=2):
+        """several: the masks of the dialogues of a rollout, by its key without their number."""
         own = [f"seal.run_dir={folder}", "data.train_batch_size=2", "actor_rollout_ref.rollout.n=4"]
-        own += ["actor_rollout_ref.actor.ppo_mini_batch_size=2", *RHO, *overrides]
+        own += [f"actor_rollout_ref.actor.ppo_mini_batch_size={mini}", *RHO, *overrides]
         self.trainer = SEALTrainer(read_recipe(HOME / "exp" / "quickstart.yaml", own).config)
         self.trainer.global_steps = 1
         rows = {}
         for uid, masks in MASKS.items():
             for sample, mask in enumerate(masks):
-                key = f"{uid}_{sample}_0"
-                rows[key] = _row(uid, sample, mask, dict(changes).get(key, {}), dict(noise).get(key))
+                for number, each in enumerate(dict(several).get(f"{uid}_{sample}", (mask,))):
+                    key = f"{uid}_{sample}_{number}"
+                    rows[key] = _row(uid, sample, each, dict(changes).get(key, {}), dict(noise).get(key))
         self.partition, self.keys = uuid4().hex, list(rows)
-        tags = [{"is_padding": False} for _ in rows]
+        tags = [{"is_padding": False, "seq_len": 9 + len(row["responses"])} for row in rows.values()]
         tq.kv_batch_put(self.keys, self.partition, tu.list_of_dict_to_tensordict(list(rows.values())), tags)
         self.batch = KVBatchMeta(partition_id=self.partition, keys=self.keys, tags=tags)
 
@@ -83,6 +91,12 @@ def _row(uid, sample, mask, changes, noise):
         "old_log_probs": logprobs,
         "rollout_log_probs": logprobs + (torch.tensor(noise) if noise else 0.0),
     }
+
+
+UPDATED = {"metrics": {"mfu": [0.0]}}
+"""What an update of the actor answers."""
+SEVERAL = {"a_2": ([1, 0, 1], [0, 1, 1]), "a_1": ([1, 0], [1]), "b_3": ([1], [0, 1], [1])}
+"""Some rollouts in several dialogues, with as many tokens of the policy as in one."""
 
 
 @pytest.fixture
@@ -115,6 +129,56 @@ def test_every_token_of_the_policy_has_its_advantage_times_the_weight(step):
     }
     check(played.field("advantages"), expected)
     assert metrics["seal/w/max"] == 1.9 and metrics["seal/groups_with_spread"] == 2
+
+
+def test_a_rollout_weighs_as_one_however_many_dialogues_it_has(step):
+    """The same advantages, weights, figures and records, and each token of the policy the same share of the mean."""
+    found = []
+    for several in ({}, SEVERAL):
+        played, metrics = step(several=several, changes={"b_1_0": {"excluded": True}}), {}
+        played.trainer._compute_advantage(played.batch, metrics)
+        pull: dict[str, float] = {}
+        masks = played.field("loss_mask")
+        for key, advantages in played.field("advantages").items():
+            logprobs = torch.zeros_like(advantages).requires_grad_()
+            loss = agg_loss(
+                -advantages * logprobs.exp(),
+                masks[key],
+                "token-mean",
+                batch_num_tokens=int(sum(map(sum, masks.values()))),
+            )
+            loss.backward()
+            pull[key[:3]] = pull.get(key[:3], 0.0) + logprobs.grad.sum().item()
+        log = RunFolder(played.trainer._settings.run_dir).trajectories / "1.jsonl"
+        records = [TrajectoryRecord.from_line(json.loads(line)) for line in log.read_text().splitlines()]
+        metrics = {name: value for name, value in metrics.items() if name.startswith("seal/") and "seconds" not in name}
+        metrics |= {f"{name}/{i}": getattr(each, name) for i, each in enumerate(records) for name in ("advantage", "w")}
+        found.append((pull, metrics))
+    (pull, metrics), (apart, counted) = found
+    assert apart == pytest.approx(pull) and counted == pytest.approx(metrics)
+
+
+@pytest.mark.parametrize(("mini", "ranks"), [(2, 1), (1, 1), (2, 2), (1, 2)])
+def test_a_mini_batch_is_whole_rollouts_as_many_as_the_recipe_says(step, mini, ranks):
+    played, seen = step(several=SEVERAL, mini=mini), []
+    played.trainer.tokenizer = tokenizer()
+    played.trainer.actor_rollout_wg = SimpleNamespace(
+        _dispatch_info={"actor": list(range(ranks))},
+        update_actor=lambda batch: seen.append(batch.extra_info) or UPDATED,
+    )
+    batch = played.trainer._balance_batch(played.batch, {})
+    played.trainer._update_actor(batch, {})
+    width, number = seen[0]["mini_batch_size"], 2 // mini
+    assert len(batch) == width * number, "a step has as many updates as with one dialogue a rollout"
+    share = width // ranks
+    for part in range(number):
+        starts = (rank * share * number + part * share for rank in range(ranks))
+        keys = [key for start in starts for key in batch.keys[start : start + share]]
+        rollouts = {key.rpartition("_")[0] for key in keys if not key.startswith("pad")}
+        assert len(rollouts) == 4 * mini
+        assert {key for key in played.keys if key.rpartition("_")[0] in rollouts} <= set(keys)
+    assert played.trainer.config.actor_rollout_ref.actor.ppo_mini_batch_size == mini
+    assert sorted(StepBatch.read(batch).keys) == sorted(played.keys)
 
 
 def test_the_push_counts_the_tokens_in_the_loss(step):

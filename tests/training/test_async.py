@@ -70,6 +70,7 @@ def compared(*weights):
     return StepBatch(
         "train",
         tuple(map(str, range(len(rows)))),
+        tuple(range(len(rows))),
         tuple(rows),
         tuple(mark_groups(["prompt"] * len(rows), rows)),
         masks=(mask,) * len(rows),

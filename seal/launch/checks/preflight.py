@@ -47,6 +47,15 @@ FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "trainer.remove_previous_ckpt_in_save": ((None, False), "seal.checkpoints removes checkpoints"),
 }
 """verl's keys that SEAL allows few values: these, and why."""
+ONE_ROLLOUT: dict[str, tuple[Any, ...]] = {
+    "algorithm.adv_estimator": ("grpo",),
+    "algorithm.use_kl_in_reward": (False,),
+    "actor_rollout_ref.actor.loss_agg_mode": ("token-mean", "token-sum"),
+    "actor_rollout_ref.actor.shuffle": (False,),
+    "algorithm.rollout_correction.rollout_is": (None, "token"),
+    "algorithm.rollout_correction.rollout_rs": (None, "token_k1", "token_k2", "token_k3"),
+}
+"""verl's keys whose other values would count the dialogues of a rollout one by one."""
 LOGGERS = ("console", "file", "tensorboard", "wandb", "mlflow", "swanlab", "trackio", "clearml")
 """verl's experiment loggers; all but the first two need the package of their name."""
 
@@ -114,6 +123,19 @@ def _optimiser(recipe: Recipe) -> None:
         raise LaunchError(
             "actor_rollout_ref.actor.use_prefix_grouper=true does nothing on a GPU, with verl's engine: leave it false."
         )
+
+
+def _dialogues(recipe: Recipe) -> None:
+    """Refuse what weighs or compares dialogues where a rollout may have several."""
+    config, rollout = recipe.config, recipe.settings.rollout
+    if rollout.harness is None or rollout.trained == "main":
+        return
+    for key, allowed in ONE_ROLLOUT.items():
+        if (value := OmegaConf.select(config, key)) not in allowed:
+            raise LaunchError(
+                f"{key}={shown(value)} takes each dialogue for a rollout, and a harness may have several in one: set "
+                f"it to {shown(allowed[0])}, or seal.rollout.trained to main."
+            )
 
 
 def _teacher(recipe: Recipe) -> None:
@@ -212,6 +234,7 @@ CHECKS: dict[str, Callable[[Recipe], object]] = {
     "fixed keys": _fixed,
     "optimiser": _optimiser,
     "teacher": _teacher,
+    "dialogues": _dialogues,
     "environments": _environments,
     "tasks": _tasks,
     "service address": lambda recipe: service_urls(recipe.config),

@@ -1,19 +1,20 @@
-"""The policy as a harness asks it: chains of messages, each with the token stream that was sampled for it.
+"""The policy as a harness asks it: a tree of messages, whose chains have the token streams that were sampled for them.
 
-A request whose history begins with a chain, its last answer included, continues it: the tokens stay as they were
-sampled. Any other one starts a new chain: a harness that rewrites its history, or a sub-agent. The chain whose calls
-and answers reached the episode is the one that is trained: a note or a verdict of a judge earned no reward.
+A request goes on after the longest part of a chain that its history repeats, an answer of the policy at its end: the
+tokens up to there stay as they were sampled. After the last answer it continues the chain, after another one it is a
+branch. Any other request starts a new chain: a harness that rewrites its history, or a sub-agent. The main chain is the
+one most of whose calls and answers reached the episode.
 """
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from env_service.environments.kit.formats import Format
 from env_service.environments.kit.tool_calls import AGENT_FORMATS
 from seal.rollout.dialogue import Dialogue
+from seal.rollout.harness.evidence import announced, holds, letters
 from seal.rollout.harness.messages import (
     Answer,
     ChatMessage,
@@ -34,27 +35,24 @@ class OutOfBudget(Exception):
     """The policy may say no more; the text is the budget, a key of CUTS."""
 
 
-@dataclass
-class Chain:
-    """One dialogue of the policy.
+@dataclass(eq=False)
+class Message:
+    """One message that the policy sampled, a node of the rollout's tree.
 
-    heard: its messages as the harness sends them. tools: the documents that it knows, by name. dialogue: the messages
-    in the policy's format. texts: what it said, without thoughts. calls: of these messages, that have not reached the
-    episode. reached: how many of its calls and messages have.
+    heard: the dialogue up to and with it, as the harness repeats it. tools: the documents that it shows by then, by
+    name. length: the messages up to and with it in the policy's format. text: what it says, without thoughts. tokens:
+    sampled ones. calls: those that have not reached the episode. cut: the budget that cut it, "" if none did. reached:
+    how often it or a call of it has reached the episode.
     """
 
-    speaker: "EngineSpeaker"
-    tools: dict[str, Mapping[str, Any]]
-    heard: tuple[ChatMessage, ...] = ()
-    dialogue: Dialogue = field(default_factory=Dialogue)
-    texts: list[str] = field(default_factory=list)
-    calls: list[tuple[str, Any]] = field(default_factory=list)
+    heard: tuple[ChatMessage, ...]
+    tools: Mapping[str, Mapping[str, Any]]
+    length: int
+    text: str
+    tokens: int
+    calls: list[tuple[str, Any]]
+    cut: str
     reached: int = 0
-
-    @property
-    def tokens(self) -> int:
-        """Sampled tokens."""
-        return sum(self.speaker.stream.mask)
 
     def continued(self, messages: Sequence[ChatMessage], tools: Mapping[str, Mapping[str, Any]]) -> bool:
         """Whether a request goes on from here: with new messages, and with new tools only if these announce them.
@@ -62,17 +60,11 @@ class Chain:
         A new answer in the policy's name, as a prefill is, was not sampled.
         """
         new = messages[len(self.heard) :]
+        if not new or new[-1].role == "assistant" or tuple(messages[: len(self.heard)]) != self.heard:
+            return False
         text = "\n".join(message.text for message in new)
         known = all(tools.get(name) == tool for name, tool in self.tools.items())
-        known = known and all(_announced(tool, text) for name, tool in tools.items() if name not in self.tools)
-        heard = tuple(messages[: len(self.heard)])
-        return known and heard == self.heard and bool(new) and new[-1].role != "assistant"
-
-    def said(self, messages: tuple[ChatMessage, ...], sampled: str, heard: ChatMessage) -> None:
-        """Take in a message of the policy, and how later requests repeat it, after those of the request."""
-        self.heard = (*messages, heard)
-        self.texts.append(without_thoughts(sampled))
-        self.calls += heard.calls
+        return known and all(announced(tool, text) for name, tool in tools.items() if name not in self.tools)
 
     def gave(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Whether the policy made a call here; an SDK may have added defaults to its arguments."""
@@ -83,38 +75,87 @@ class Chain:
         return False
 
 
+@dataclass(eq=False)
+class Chain:
+    """One dialogue of the policy, a way from the root of the tree to a leaf.
+
+    tools: the documents that it shows, by name. dialogue: the messages in the policy's format. said: those that were
+    sampled, from the first on; a branch shares some of them with the chain that it left.
+    """
+
+    speaker: "EngineSpeaker"
+    tools: dict[str, Mapping[str, Any]]
+    dialogue: Dialogue
+    said: list[Message]
+
+    @property
+    def reached(self) -> int:
+        """How many of its calls and messages have reached the episode."""
+        return sum(message.reached for message in self.said)
+
+    def branch(self, message: Message, speaker: "EngineSpeaker") -> "Chain":
+        """Another chain, which goes on after a message of this one."""
+        number = self.said.index(message) + 1
+        speaker.stream = self.speaker.stream.branch(number)
+        cut = [each for each in self.dialogue.truncated if each < number]
+        return Chain(speaker, {}, Dialogue(truncated=cut), self.said[:number])
+
+
 class Policy:
     """The chains of one rollout.
 
     speaker: makes the one of the chain with this number, from 0. prompt_mode: names the format in which the policy
-    reads tools and writes calls, hermes if it is an environment's own. cues: what Omega adds to a system text with
-    tools. turn: the current user turn. over: the rollout asks for no more. unsampled: the calls that reached the
-    episode and that no sampled message holds.
+    reads tools and writes calls, hermes if it is an environment's own. trained: `all` chains, or the `main` one. cues:
+    what Omega adds to a system text with tools. turn: the current user turn. over: the rollout asks for no more.
+    unsampled: the calls that reached the episode and that no sampled message holds.
     """
 
-    def __init__(self, speaker: Callable[[int], "EngineSpeaker"], prompt_mode: str, max_steps: int | None):
-        self._speaker = speaker
+    def __init__(
+        self,
+        speaker: Callable[[int], "EngineSpeaker"],
+        prompt_mode: str,
+        max_steps: int | None,
+        trained: Literal["all", "main"] = "all",
+    ):
+        self._speaker, self._trained = speaker, trained
         self._form: Format = AGENT_FORMATS.get(prompt_mode, AGENT_FORMATS["hermes"])
         self._max_steps = max_steps
         self._one_at_a_time = asyncio.Lock()
         self._chains: list[Chain] = []
+        self._said: list[Message] = []  # of all chains, in the order in which they were sampled
         self._asking: asyncio.Task[Any] | None = None
         self._unheard: tuple[Request, Answer] | None = None
         self.cues, self.turn, self.over, self.unsampled = "", 0, False, 0
 
     @property
-    def trained(self) -> "TokenStream":
-        """The tokens of the chain most of whose messages reached the episode; the longest one if none did."""
-        chains = [each for each in self._chains[::-1] if each.texts]
-        chain = max(chains, key=lambda each: (each.reached, each.tokens), default=None)
-        return (chain.speaker if chain is not None else self._speaker(0)).stream
+    def spoke(self) -> bool:
+        """Whether it has said anything."""
+        return bool(self._said)
+
+    @property
+    def streams(self) -> "list[TokenStream]":
+        """The tokens of the chains that are trained, the main one last; each sampled token counts in one of them."""
+        if not self._chains:
+            return [self._speaker(0).stream]
+        main = max(self._chains[::-1], key=lambda chain: (chain.reached, sum(each.tokens for each in chain.said)))
+        streams = [main.speaker.stream]
+        for chain in self._chains if self._trained == "all" else ():
+            if chain is not main:
+                streams.insert(-1, chain.speaker.stream.without(streams))
+        return streams
+
+    def check(self) -> None:
+        """TokenPathError unless the tokens of each chain are what was sampled."""
+        for chain in self._chains:
+            chain.speaker.stream.check()
 
     def facts(self) -> dict[str, Any]:
         """The fields of the record that the chains decide."""
-        trained, sampled = self.trained.facts(), sum(each.tokens for each in self._chains)
-        return trained | {
+        streams, sampled = self.streams, sum(message.tokens for message in self._said)
+        return streams[-1].facts() | {
+            "tokens": sampled,
             "rewritten": max(0, len(self._chains) - 1),
-            "trained_share": trained["tokens"] / sampled if sampled else 1.0,
+            "trained_share": sum(sum(each.mask) for each in streams) / sampled if sampled else 1.0,
             "unsampled_calls": self.unsampled,
             "tokens_in": sum(chain.speaker.tokens_in for chain in self._chains),
         }
@@ -127,28 +168,28 @@ class Policy:
     def reach(self, text: str) -> str:
         """Take in a message or a call that reaches the episode; return the limit that cut it, "" if none did.
 
-        A message in other words than the policy's own counts as the last one of the chain that spoke last.
+        It is credited to the latest message that it is, that made the call or, as an answer within code, that it is a
+        part of. One in words that the policy did not use is nobody's.
         """
-        latest, said = self._chains[::-1], without_thoughts(text)
-        for chain in latest:
-            if said in chain.texts:
-                chain.reached += 1
-                cut = len(chain.texts) - 1 - chain.texts[::-1].index(said) in chain.dialogue.truncated
-                return chain.speaker.limit if cut else ""
-        for call in self._form.parse(text).calls:
-            self._reach_call(*call)
-        spoke = next((each for each in latest if each.texts), None)
-        return spoke.speaker.limit if spoke and len(spoke.texts) - 1 in spoke.dialogue.truncated else ""
+        said, calls = without_thoughts(text), self._form.parse(text).calls
+        found = [self._latest(lambda each: each.text == said)]
+        if found == [None] and calls:
+            found = [self._holder(*call) for call in calls]
+            self.unsampled += found.count(None)
+        elif found == [None] and (words := letters(said)):
+            parts = [each for each in reversed(self._said) if words in letters(each.text)]
+            found = [min(parts, key=lambda each: len(each.text), default=None)]
+        for message in filter(None, found):
+            message.reached += 1
+        return next((message.cut for message in found if message is not None and message.cut), "")
 
-    def _reach_call(self, name: str, arguments: Mapping[str, Any]) -> None:
-        latest = self._chains[::-1]
-        chain = next((each for each in latest if each.gave(name, arguments)), None) or next(
-            (each for each in latest if any(_holds(text, name, arguments) for text in each.texts)), None
-        )
-        if chain is None:
-            self.unsampled += 1
-        else:
-            chain.reached += 1
+    def _holder(self, name: str, arguments: Mapping[str, Any]) -> Message | None:
+        """The message that made a call."""
+        made = self._latest(lambda each: each.gave(name, arguments))
+        return made or self._latest(lambda each: holds(each.text, name, arguments))
+
+    def _latest(self, holds_it: Callable[[Message], bool]) -> Message | None:
+        return next(filter(holds_it, reversed(self._said)), None)
 
     def end(self) -> None:
         """Ask for no more; a message that is still being sampled is no part of the rollout."""
@@ -170,14 +211,18 @@ class Policy:
             chain = self._chain(request.messages, request.tools)
             said = await self._ask(chain, request.most)
             answer = _answer(chain, said, self._form, request)
-            chain.said(request.messages, said.text, answer.heard)
+            message = _message(chain, request, said, answer)
+            chain.said.append(message)
+            self._said.append(message)
+            if chain not in self._chains:
+                self._chains.append(chain)
             self._unheard = (request, answer) if gone is not None and await gone() else None
             return answer
 
     async def _ask(self, chain: Chain, most: int | None) -> Said:
         """The next message of a chain, of `most` tokens at most."""
-        others = len(self._chains) > 1
-        if others and self._max_steps is not None and sum(len(each.texts) for each in self._chains) >= self._max_steps:
+        others = self._chains not in ([], [chain])
+        if others and self._max_steps is not None and len(self._said) >= self._max_steps:
             self.over = True
             raise OutOfBudget("max_steps")  # a chain that is alone counts its own messages
         chain.dialogue.turn = self.turn
@@ -193,25 +238,42 @@ class Policy:
         if said is None:
             self.over = True
             raise OutOfBudget(chain.speaker.limit)
-        self._chains.sort(key=lambda each: each is chain)  # the one that spoke last
         if said.truncated:
-            chain.dialogue.truncated.append(len(chain.texts))
+            chain.dialogue.truncated.append(len(chain.said))
         chain.dialogue.messages = [*chain.dialogue.messages, {"role": "assistant", "content": said.text}]
         return said
 
     def _chain(self, messages: tuple[ChatMessage, ...], tools: Mapping[str, Mapping[str, Any]]) -> Chain:
-        """The chain that a request continues, the longest one, or a new one."""
-        known = [chain for chain in self._chains if chain.continued(messages, tools)]
-        if known:
-            chain = max(known, key=lambda each: len(each.heard))
-            new = rendered(messages[len(chain.heard) :], self._form)
-            chain.dialogue.messages = [*chain.dialogue.messages, *new]
-            chain.tools |= tools
-        else:
-            chain = Chain(self._speaker(len(self._chains)), dict(tools))
-            chain.dialogue.messages = rendered_start(messages, [*tools.values()], self._form, self.cues)
-            self._chains.append(chain)
+        """The chain that a request continues, a branch of one, or a new one."""
+        known = [
+            (len(message.heard), message is chain.said[-1], chain, message)
+            for chain in self._chains
+            for message in chain.said
+            if message.continued(messages, tools)
+        ]
+        if not known:
+            start = rendered_start(messages, [*tools.values()], self._form, self.cues)
+            return Chain(self._speaker(len(self._chains)), dict(tools), Dialogue(messages=start), [])
+        heard, continues, chain, message = max(known, key=lambda each: each[:2])
+        before = chain.dialogue.messages[: message.length]
+        if not continues:
+            chain = chain.branch(message, self._speaker(len(self._chains)))
+        chain.dialogue.messages = [*before, *rendered(messages[heard:], self._form)]
+        chain.tools = {**message.tools, **tools}
         return chain
+
+
+def _message(chain: Chain, request: Request, said: Said, answer: Answer) -> Message:
+    """What a chain said last, as a node of the tree."""
+    return Message(
+        heard=(*request.messages, answer.heard),
+        tools=chain.tools,
+        length=len(chain.dialogue.messages),
+        text=without_thoughts(said.text),
+        tokens=len(chain.speaker.stream.sampled[-1].ids),
+        calls=list(answer.heard.calls),
+        cut=chain.speaker.limit if said.truncated else "",
+    )
 
 
 def _answer(chain: Chain, said: Said, form: Format, request: Request) -> Answer:
@@ -222,31 +284,3 @@ def _answer(chain: Chain, said: Said, form: Format, request: Request) -> Answer:
     tokens = list(zip((stream.decoded([each]) for each in ids) if request.logprobs else ids, values, strict=True))
     text = heard.text if calls else said.text
     return Answer(heard, text, calls, said.truncated, len(stream.ids) - len(ids), tokens)
-
-
-def _announced(tool: Mapping[str, Any], text: str) -> bool:
-    """Whether a text holds a tool's document: its quoted name, its description, and the names of its arguments."""
-    if not re.search(rf"[\"']{re.escape(tool['name'])}[\"']", text):
-        return False
-    words = _letters(text)
-    return all(_letters(each) in words for each in (tool["description"], *tool["parameters"].get("properties", {})))
-
-
-def _holds(text: str, name: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether a text names a tool and all values of its arguments, as code or a format of the harness's own does."""
-    letters = _letters(text)
-    return name in text and all(_letters(value) in letters for value in _values(arguments))
-
-
-def _values(value: Any) -> Iterator[str]:
-    """The texts and numbers of a JSON value."""
-    if isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _values(each)
-    elif not isinstance(value, bool) and value is not None:
-        yield value if isinstance(value, str) else repr(value).removesuffix(".0")
-
-
-def _letters(text: str) -> str:
-    """Letters and digits, the same in JSON and in Python's notation."""
-    return re.sub(r"\\[nrt]|[\W_]", "", text).casefold()

@@ -54,9 +54,9 @@ class HarnessSpeaker(Speaker):
         self._running: asyncio.Task[None] | None = None
 
     @property
-    def stream(self) -> "TokenStream":
-        """The tokens that are trained."""
-        return self._policy.trained
+    def streams(self) -> "list[TokenStream]":
+        """The tokens that are trained, of each dialogue, the main one last."""
+        return self._policy.streams
 
     @property
     def late(self) -> str:
@@ -88,9 +88,9 @@ class HarnessSpeaker(Speaker):
         """SpeakerFault unless the policy spoke, and what it said is what was sampled."""
         if self._policy is not None:
             self._policy.end()  # a summary or a title is no part of the rollout
-            if not self.stream.sampled:
+            if not self._policy.spoke:
                 raise SpeakerFault("harness", "the harness never asked the policy")
-            self.stream.check()
+            self._policy.check()
 
     def facts(self, dialogue: Dialogue) -> dict[str, Any]:
         return self._policy.facts() if self._policy is not None else {}
@@ -134,7 +134,7 @@ class HarnessSpeaker(Speaker):
         elif task.ended:
             logger.warning("a harness failed after its conversation had ended%s", how)
         sentence = f"the harness left before the conversation ended{how}"
-        if self._failed and self._policy is not None and self.stream.sampled:
+        if self._failed and self._policy is not None and self._policy.spoke:
             task.events.put_nowait(Event("failed", sentence))
         else:
             task.events.put_nowait(Event("fault", SpeakerFault("harness", sentence)))

@@ -30,7 +30,7 @@ async def play_trial(
     """The record of a rollout of `settings.harness`; log: for a command's output."""
     terms = Terms(deadline_s=min(settings.deadline_s, DEADLINE_S), deadline="the trial's deadline")
     form = AGENT_FORMATS.get(prompt_mode, AGENT_FORMATS["hermes"])
-    policy = Policy(lambda _: _Policy(form), prompt_mode, settings.max_steps)
+    policy = Policy(lambda _: _Policy(form), prompt_mode, settings.max_steps, "main")
     failed = settings.harness_failure == "failed"
     speaker = HarnessSpeaker(settings.harness, terms.deadline_s, policy, log, settings.harness_env, failed)
     params = row.create_params(prompt_mode) | {"native": True}
@@ -45,6 +45,13 @@ class _Bytes:
         self.ids: list[int] = []
         self.mask: list[int] = []
         self.sampled: list[Sampled] = []
+
+    def branch(self, number: int) -> "_Bytes":
+        """Another stream that begins with the first `number` messages of this one."""
+        other = _Bytes()
+        for message in self.sampled[:number]:
+            other.append(self.decoded(message.ids))
+        return other
 
     def append(self, text: str) -> None:
         ids = tuple(text.encode())

@@ -1,0 +1,62 @@
+"""Mini-batches of whole rollouts: verl counts rows, and a rollout has one for each of its dialogues.
+
+A mini-batch holds as many rollouts as the recipe says, so that a step has as many updates as the recipe says and the
+token mean of a rollout's tokens is over those of whole rollouts.
+"""
+
+import math
+from itertools import chain, product
+
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+from seal.training.batch import by_rollout
+
+
+class WholeRollouts(PPOTrainer):
+    """verl's mini-batches where each rollout has one dialogue; else each is filled up to the rows of the widest."""
+
+    _width: int | None = None
+    """Rows of a mini-batch, where some rollout has several."""
+    _ranks = 1
+    """Data-parallel ranks, among which verl divides a batch from its first row to its last."""
+
+    def _balance_batch(self, batch, metrics, *args, **kwargs):
+        self._width, rollouts = None, by_rollout(batch.keys)
+        if len(rollouts) == len(batch):
+            return super()._balance_batch(batch, metrics, *args, **kwargs)
+        size = self.config.actor_rollout_ref.actor.ppo_mini_batch_size * self.config.actor_rollout_ref.rollout.n
+        keys = [[*chain(*rollouts[start : start + size])] for start in range(0, len(rollouts), size)]
+        self._width = max(map(len, keys))
+        parts = [super(WholeRollouts, self)._balance_batch(batch.select_keys(each), metrics) for each in keys]
+        share, balanced = self._width // self._ranks, []
+        for start, part in product(range(0, self._width, share), parts):
+            balanced += zip(part.keys[start : start + share], part.tags[start : start + share], strict=True)
+        keys, tags = map(list, zip(*balanced, strict=True))
+        return KVBatchMeta(keys, tags, batch.partition_id, extra_info=batch.extra_info)
+
+    def _get_required_batch_multiple(self, dp_size: int) -> int:
+        if self._width is None:
+            return super()._get_required_batch_multiple(dp_size)
+        unit = math.lcm(dp_size, self.config.actor_rollout_ref.rollout.n)
+        self._ranks, self._width = dp_size, -(-self._width // unit) * unit
+        return self._width
+
+    def _update_actor(self, batch, metrics):
+        if self._width is None:
+            return super()._update_actor(batch, metrics)
+        actor = self.config.actor_rollout_ref.actor
+        prompts = actor.ppo_mini_batch_size
+        try:  # verl asks for the rows of a mini-batch in prompts
+            actor.ppo_mini_batch_size = self._width // self.config.actor_rollout_ref.rollout.n
+            return super()._update_actor(batch, metrics)
+        finally:
+            actor.ppo_mini_batch_size = prompts
+
+    def _compute_metrics(self, batch, metrics, *args, **kwargs):
+        """verl's figures, of each rollout's main dialogue."""
+        main = {dialogues[-1] for dialogues in by_rollout(batch.keys)}
+        rows = zip(batch.keys, batch.tags, strict=True)
+        tags = [tag if key in main else tag | {"is_padding": True} for key, tag in rows]
+        batch = KVBatchMeta(keys=batch.keys, tags=tags, partition_id=batch.partition_id)
+        super()._compute_metrics(batch, metrics, *args, **kwargs)
