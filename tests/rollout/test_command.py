@@ -7,6 +7,7 @@ import sys
 
 import psutil
 import pytest
+import uvloop
 
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.harness.gateway import shared_gateway
@@ -25,6 +26,12 @@ while True:
     except TimeoutError:
         pass
 """
+
+
+@pytest.fixture(autouse=True)
+def loop_of_ray(monkeypatch):
+    """Ray's workers run uvloop."""
+    monkeypatch.setattr(asyncio, "run", uvloop.run)
 
 
 @pytest.fixture(scope="module")

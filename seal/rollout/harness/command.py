@@ -50,12 +50,18 @@ class Place(asyncio.SubprocessProtocol):
     def __init__(self, url: str) -> None:
         self.url, self.free = url, False
         self._process: asyncio.SubprocessTransport | None = None
-        self._kept, self._exited, self._closed = bytearray(), asyncio.Event(), asyncio.Event()
+        self._kept = bytearray()
+        self._started, self._exited, self._closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._rollout: Mapping[str, str] | None = None  # the one that it has not asked for yet
         self._asking = self._over = asyncio.get_running_loop().create_future()
         self._asking.set_result(None)
         self._own: Set[psutil.Process] | None = None
         self._bytes = 0
+
+    def connection_made(self, transport: asyncio.SubprocessTransport) -> None:
+        """The process has started; it may ask before who started it goes on."""
+        self._process = transport
+        self._started.set()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Keep the last OUTPUT_BYTES of the output."""
@@ -76,6 +82,7 @@ class Place(asyncio.SubprocessProtocol):
 
         Of two requests the later one counts.
         """
+        await self._started.wait()
         if self._own is None:  # what it has started before it asks first stays, as the program that a wrapper starts
             self._own = await asyncio.to_thread(session, self._process.get_pid(), "SEAL_NEXT_URL", self.url)
         _settle(self._asking)
@@ -105,7 +112,7 @@ class Place(asyncio.SubprocessProtocol):
         self._rollout = None if _settle(self._asking, rollout) else rollout
         try:
             if self._process is None:
-                self._process, _ = await asyncio.get_running_loop().subprocess_exec(
+                await asyncio.get_running_loop().subprocess_exec(
                     lambda: self,
                     *guard(),
                     *command,
