@@ -303,8 +303,8 @@ def harness_warnings(step: StepRecord) -> dict[str, str]:
         )
     if step.unsampled_calls:
         found["unsampled calls"] = (
-            f"Step {step.step} has {step.unsampled_calls} calls that no sampled message holds: the harness made them, "
-            "and their effects count in the policy's reward (docs/harness.md#what-holds)."
+            f"Step {step.step} has {step.unsampled_calls} calls that no sampled message holds: the harness made them, or "
+            "code of the policy computed their arguments; their effects count in the policy's reward (docs/harness.md#what-holds)."
         )
     return found
 

@@ -258,7 +258,7 @@ def evaluate(
     log = out / "validation_log" / f"{STEP}.jsonl"
     write_jsonl(ordered, log)
     failed = sum(line.get("infra") is not None for line in ordered)
-    return EvaluationOutcome(log, len(queue), len(wanted) - len(queue), failed, journal.replaced)
+    return EvaluationOutcome(log, len(queue) - failed, len(wanted) - len(queue), failed, journal.replaced)
 
 
 def _run(playing: Coroutine[Any, Any, None]) -> None:
