@@ -303,8 +303,9 @@ def harness_warnings(step: StepRecord) -> dict[str, str]:
         )
     if step.unsampled_calls:
         found["unsampled calls"] = (
-            f"Step {step.step} has {step.unsampled_calls} calls that no sampled message holds: the harness made them, or "
-            "code of the policy computed their arguments; their effects count in the policy's reward (docs/harness.md#what-holds)."
+            f"Step {step.step} has {step.unsampled_calls} calls that no sampled message holds: the harness made them, "
+            "or the policy's code computed their arguments. Their effects count in its reward "
+            "(docs/harness.md#what-holds)."
         )
     return found
 
