@@ -95,6 +95,18 @@ def test_a_page_shows_its_content_and_is_accessible(page, address, played, name,
         assert serious == []
 
 
+def test_a_state_table_shows_all_its_columns_on_a_telephone(page, address, played):
+    page.size(420, 860)
+    page.open(at(address, "trajectory", played))
+    page.see("State after this turn")
+    settled(page)
+    boxes = (
+        "[...document.querySelectorAll('.state')].map((each) => (each.open = true) && each.querySelector('.scroll'))"
+    )
+    assert page.run(f"{boxes}.filter(Boolean).map((each) => each.scrollWidth - each.clientWidth)") == [0]
+    assert page.run("[...document.querySelectorAll('.diff td')].every((each) => each.clientWidth > 50)")
+
+
 def test_a_cell_leads_to_its_trajectories_and_from_there_to_one(page, address):
     page.open(f"{address}/#/failures?by=category")
     page.wait("document.querySelector('.matrix td a')")
