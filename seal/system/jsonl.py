@@ -49,14 +49,22 @@ def read_jsonl(path: Path | str) -> Iterator[Line | BadLine]:
                 continue
             try:
                 value = json.loads(raw)
-            except (ValueError, RecursionError) as error:  # ValueError: a number of too many digits, too
+            except (ValueError, RecursionError) as error:
                 cut = "" if raw.endswith(b"\n") else " (the last line, cut short: the writer was interrupted)"
-                yield BadLine(path, number, f"not valid JSON{cut}: {error}; remove or complete this line")
+                yield BadLine(path, number, f"not valid JSON{cut}: {flaw(error)}; remove or complete this line")
                 continue
             if isinstance(value, dict):
                 yield Line(path, number, value)
             else:
                 yield BadLine(path, number, f"a {type(value).__name__} where an object is expected; remove this line")
+
+
+def flaw(error: ValueError | RecursionError) -> str:
+    """What keeps `json.loads` from reading a text, without Python's words on its own limits."""
+    if isinstance(error, RecursionError):
+        return "its values are nested too deeply"
+    known = isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
+    return str(error) if known else "it holds a number of more digits than Python reads"
 
 
 def read_records(
@@ -81,7 +89,8 @@ def parse_lines(
         try:
             records.append(parse(line))
         except (ValueError, RecursionError) as error:
-            bad.append(line.bad(_explained(error) if isinstance(error, ValidationError) else str(error)))
+            said = flaw(error) if isinstance(error, RecursionError) else str(error)
+            bad.append(line.bad(_explained(error) if isinstance(error, ValidationError) else said))
     return tuple(records), tuple(bad)
 
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any
 
-from seal.system.jsonl import BadLine, Line, parse_lines, read_jsonl
+from seal.system.jsonl import BadLine, Line, flaw, parse_lines, read_jsonl
 from shelf.lab.foreign.atif import RESULT, beside, join_continued, trial_of
 from shelf.lab.foreign.formats import FORMATS, TRIAL, Atif
 from shelf.lab.foreign.rollout import Rollout
 from shelf.lab.foreign.rows import row_of
 from shelf.lab.foreign.seen import unread_call
+from shelf.lab.foreign.tools import is_padded
 
 SUFFIXES = (".json", ".jsonl", ".traj")
 IDS = ("task_id", "id", "example_id", "session_id", "trajectory_id")
@@ -69,7 +70,7 @@ def _objects(path: Path) -> Iterator[Line | BadLine]:
         value = _value(path.read_bytes())
     except (ValueError, RecursionError) as error:
         lines = list(read_jsonl(path))
-        one = BadLine(path, getattr(error, "lineno", 1), f"neither JSON nor JSON lines: {error}")
+        one = BadLine(path, getattr(error, "lineno", 1), f"neither JSON nor JSON lines: {flaw(error)}")
         yield from lines if any(isinstance(line, Line) for line in lines) else [one]
         return
     if isinstance(value, dict) and "simulations" not in value and _simulations(path):
@@ -80,7 +81,7 @@ def _objects(path: Path) -> Iterator[Line | BadLine]:
     for number, item in enumerate(value if isinstance(value, list) else [value], start=1):
         line = Line(path, number, item)
         if isinstance(item, dict) and any(map(_too_long, item.values())):
-            yield line.bad("holds a number of more digits than Python reads")
+            yield line.bad("it holds a number of more digits than Python reads")
         else:
             yield line if isinstance(item, dict) else line.bad(f"a {type(item).__name__} where an object is expected")
 
@@ -138,6 +139,9 @@ def rollout_of(line: Line) -> Rollout:
         value["world"] = _world(results, results.stat().st_mtime_ns) if results.is_file() else None
         place = f"{results}:{line.path.stem}"  # so that they are of one category
     rollout = replace(model.model_validate(value).rollout(place, task), continued=files)
+    if is_padded(line.value):
+        for action in (action for turn in rollout.turns for action in turn.actions):
+            action.calls = tuple(call.model_copy(update={"padded": True}) for call in action.calls)
     if not rollout.replays and (why := unread_call(rollout)):
         raise ValueError(f"{why}: write calls as tool_calls, with arguments as JSON")
     return rollout

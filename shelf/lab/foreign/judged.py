@@ -65,12 +65,13 @@ def sentences(every: Sequence[Judged]) -> Iterator[str]:
 
 
 def _on_replays(replayed: Sequence[Judged], of: int) -> Iterator[str]:
-    lost = [judged for judged in replayed if judged.record.infra is not None]
-    if played := len(replayed) - len(lost):
+    without = [judged for judged in replayed if judged.record.infra is not None]
+    if played := len(replayed) - len(without):
         yield f"{played} of {of} rollouts were played again on the benchmark: labels are exact."
         blames = Counter(found.get("blame") for judged in replayed for found in judged.record.diagnosis)
         yield f"Of their failed turns {blames['own']} are own faults and {blames['inherited']} inherited ones."
-    for each in lost:
-        yield f"{each.rollout.place} could not be played again: {each.record.infra_message}."
+    for each in without:
+        lost = "was not judged" if each.record.infra == "misread" else "could not be played again"
+        yield f"{each.rollout.place} {lost}: {each.record.infra_message}."
     if differing := [judged for judged in replayed if judged.differs]:
         yield f"{len(differing)} differ from their file, first {differing[0].rollout.place}: {differing[0].differs}."

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from seal.system.jsonl import flaw
+
 Row = Mapping[str, Any]
 ROLES = {
     name: role
@@ -188,4 +190,4 @@ def decoded(what: str, text: str) -> Any:
     try:
         return json.loads(text) if text.strip() else None
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{what} is text and no JSON: {error}") from error
+        raise ValueError(f"{what} is text and no JSON: {flaw(error)}") from error

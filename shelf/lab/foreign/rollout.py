@@ -12,6 +12,7 @@ from pydantic import BaseModel, model_validator
 
 from seal.records.benchmark import parse_task_id
 from seal.records.source import WHOLE
+from seal.system.jsonl import flaw
 from shelf.lab.foreign.normal import call_of, decoded
 from shelf.lab.foreign.tools import without_padding
 
@@ -27,13 +28,14 @@ REFUSES = re.compile(r"error|exception|invalid|malformed|not valid|fail|expected
 class Call(BaseModel):
     """A call as OpenAI (in `function`, `custom`), verifiers (as JSON), the Responses API, Anthropic and ATIF write it.
 
-    documented: False if no document of a tool judges it.
+    documented: False if no document of a tool judges it. padded: its nulls may be a table's, not the policy's.
     """
 
     id: str | None = None
     name: Any = ""
     arguments: Any = None
     documented: bool = True
+    padded: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -162,10 +164,10 @@ def _heard(call: Call, result: str | None, documents: Mapping[str, Document], st
     except (ValueError, RecursionError) as error:
         if not call.documented:  # free text
             return Heard(name, {"input": written}, result, documented=False)
-        return Heard(name, written, result, f"the arguments of {name} are no JSON: {error}")
+        return Heard(name, written, result, f"the arguments of {name} are no JSON: {flaw(error)}")
     if not strict and ((isinstance(found, str) and not found.strip()) or (found is None and not needs)):
         found = {}
     if isinstance(found, dict):
-        found = without_padding(found, schema) if schema and isinstance(written, dict) else found
+        found = without_padding(found, schema, call.padded) if schema and isinstance(written, dict) else found
         return Heard(name, found, result, documented=call.documented)
     return Heard(name, written, result, f"the arguments of {name} are no JSON object: {json.dumps(found)[:80]}")

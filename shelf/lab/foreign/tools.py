@@ -73,15 +73,34 @@ def _lowered(schema: Any) -> Any:
     return {key: _lowered(each) for key, each in schema.items()} | capitals
 
 
-def without_padding(arguments: Any, schema: Any) -> Any:
-    """Arguments without the nulls that their tool does not ask for: a table's padding, or the same as no argument."""
+def is_padded(value: Any) -> bool:
+    """Whether a row is of a table whose objects all have each other's keys, null where an object has none.
+
+    Arrow and parquet pad so. The evidence is a list whose objects have the same keys, of which other ones are null.
+    """
+    if isinstance(value, Mapping):
+        return any(map(is_padded, value.values()))
+    if not isinstance(value, list):
+        return False
+    objects = [each for each in value if isinstance(each, Mapping)]
+    keys, nulls = (
+        {frozenset(key for key, each in item.items() if all_keys or each is None) for item in objects}
+        for all_keys in (True, False)
+    )
+    return (len(keys) == 1 and len(nulls) > 1) or any(map(is_padded, value))
+
+
+def without_padding(arguments: Any, schema: Any, padded: bool) -> Any:
+    """Arguments without nulls of a table: those under names that their tool does not have, and of what it leaves open
+    if the table is known to be padded; else the policy wrote them."""
     schema = schema if isinstance(schema, Mapping) else {}
     if isinstance(arguments, list):
-        return [without_padding(each, schema.get("items")) for each in arguments]
+        return [without_padding(each, schema.get("items"), padded) for each in arguments]
     if not isinstance(arguments, Mapping):
         return arguments
     required, known = schema.get("required"), schema.get("properties")
     asked = required if isinstance(required, list) else ()
     known = known if isinstance(known, Mapping) else {}
-    kept = {name: each for name, each in arguments.items() if each is not None or name in asked}
-    return {name: without_padding(each, known.get(name)) for name, each in kept.items()}
+    own = asked if padded else [*asked, *known]
+    kept = {name: each for name, each in arguments.items() if each is not None or name in own}
+    return {name: without_padding(each, known.get(name), padded) for name, each in kept.items()}

@@ -76,7 +76,9 @@ def test_a_number_of_too_many_digits_leaves_out_its_row_alone(tmp_path, capsys, 
     rows = [json.dumps(row(*WHOLE)), json.dumps(row(*WHOLE)), huge]
     file = tmp_path / "rows.jsonl"
     file.write_text(f"[{', '.join(rows)}]" if whole else "\n".join(rows) + "\n")
-    assert len(diagnose(tmp_path, file, code=1)) == 2 and "rows.jsonl:3: " in capsys.readouterr().out
+    assert len(diagnose(tmp_path, file, code=1)) == 2
+    said = capsys.readouterr().out
+    assert "rows.jsonl:3: " in said and "set_int_max_str_digits" not in said
 
 
 TEXT = json.dumps
@@ -252,6 +254,22 @@ FAULTLESS = {
     },
     "a refusal": row(ASKED, said(refusal="I will not.")),
 }
+
+
+def test_a_null_is_padding_only_where_the_file_pads(tmp_path):
+    """Arrow gives each message the keys of all others; without that sign a null is what the policy wrote."""
+    tools = [
+        {
+            "name": "refund",
+            "parameters": {"type": "object", "properties": {**PADDED["properties"], "unit": {"type": "string"}}},
+        }
+    ]
+    asked = said(tool_calls=[{"function": {"name": "refund", "arguments": {**RIGHT, "unit": None}}}])
+    plain = row(ASKED, asked, ANSWER, tools=tools)
+    keys = dict.fromkeys(key for message in plain["messages"] for key in message)
+    padded = {**plain, "messages": [keys | message for message in plain["messages"]]}
+    own, file = diagnose(tmp_path, written(tmp_path, plain, padded))
+    assert "argument_mismatch" in own.labels and {*file.labels} == {"checker_error"}
 
 
 def test_nothing_that_only_a_file_s_form_adds_is_a_fault(tmp_path):
