@@ -112,6 +112,8 @@ WRONG_MESSAGES = (
     {"output_config": {"format": {"type": "json_schema", "schema": {}}}},
     {"mcp_servers": [{"type": "url", "url": "http://a", "name": "a"}]},
     {"context_management": {"edits": [{}]}},
+    {"thread": {"type": "continue", "previous_message_id": "msg_1"}},
+    {"compaction": {"instructions": ""}},
 )
 RESPONSES = {
     "model": "policy",

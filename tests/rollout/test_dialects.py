@@ -10,6 +10,7 @@ DIALECTS = (
     "chat_streamed",
     "messages",
     "messages_streamed",
+    "messages_by_tool_runner",
     "responses",
     "responses_streamed",
     "responses_by_id",

@@ -92,6 +92,30 @@ async def messages_streamed(task: Task) -> None:
     await messages(task, stream=True)
 
 
+async def messages_by_tool_runner(task: Task) -> None:
+    """Anthropic's own loop, which would have the server keep the history."""
+
+    def runnable(name: str, document: dict[str, Any]) -> Any:
+        async def run(**arguments: Any) -> str:
+            return await task.call(name, arguments)
+
+        text = document["description"]
+        return anthropic.beta_async_tool(run, name=name, description=text, input_schema=document["parameters"])
+
+    history: Items = []
+    async with AsyncAnthropic(base_url=task.anthropic_base_url, api_key=task.api_key, max_retries=0) as client:
+        async for message in task.user_messages():
+            history.append({"role": "user", "content": message})
+            tools = [runnable(each["function"]["name"], each["function"]) for each in task.tools]
+            given = {"model": task.model, "system": SYSTEM, "max_tokens": 4096, "tools": tools}
+            runner = client.beta.messages.tool_runner(**given, messages=list(history))
+            async for said in runner:
+                history.append({"role": "assistant", "content": said.content})
+                if results := await runner.generate_tool_call_response():
+                    history.append(results)
+            await task.answer("".join(block.text for block in said.content if block.type == "text"))
+
+
 async def responses(task: Task, stream: bool = False, by_id: bool = False) -> None:
     tools = [{"type": "function", "strict": False, **tool["function"]} for tool in task.tools]
     async with AsyncOpenAI(base_url=task.base_url, api_key=task.api_key, max_retries=0) as client:

@@ -92,8 +92,11 @@ class Gateway:
                 await answer({**scope, mcp.TASK: session.task}, receive, send)
         except Refused as refused:
             body = {"message": str(refused), "type": "invalid_request_error", "param": None, "code": refused.code}
-            error = anthropic.error(refused.status, str(refused)) if name.startswith("messages") else {"error": body}
-            await JSONResponse(error, refused.status)(scope, receive, send)
+            if name.startswith("messages"):
+                told = anthropic.error(refused.status, str(refused), refused.code)
+            else:
+                told = {"error": body}
+            await JSONResponse(told, refused.status)(scope, receive, send)
 
     async def _serve(self, server: uvicorn.Server, listener: socket.socket) -> None:
         try:
@@ -143,7 +146,7 @@ async def _complete(session: Session, request: Asked, gone: Callable[[], Awaitab
         raise Refused(404, "This harness is scored, not trained: ask the model at task.base_url.")
     for name in request.ignored() - _TOLD:
         _TOLD.add(name)
-        logger.warning("a harness sends %s, which has no effect: sampling is the recipe's", name)
+        logger.warning("a harness sends %s, which has no effect on the policy", name)
     try:
         answer = await session.model.complete(request.asked(), gone)
     except OutOfBudget as limit:
@@ -170,7 +173,7 @@ async def _read(model: type[Body], request: Request, kept: Mapping[str, Any] | N
                 raise Refused(413, f"The body exceeds {MAX_BODY_BYTES} bytes.")
         return model.model_validate_json(body, context=kept)
     except ValidationError as error:
-        raise Refused(400, f"{first_error(error)}.") from None
+        raise Refused(400, f"{first_error(error)}.", error.errors()[0]["type"]) from None
     except ClientDisconnect:
         raise Refused(400, "The client disconnected before it had sent the whole body.") from None
 

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from annotated_types import Len
 from pydantic import AfterValidator, BeforeValidator, PositiveInt, Tag
+from pydantic_core import PydanticCustomError
 
 from seal.rollout.harness import messages as inner
 from seal.rollout.harness.dialect import wire
@@ -91,10 +92,14 @@ class _Tool(Given):
     input_schema: Schema
 
 
+def _no_thread(thread: Any) -> Any:
+    if thread:  # by this code the SDK's tool runner knows that it must send the history
+        raise PydanticCustomError("thread_unsupported_request", "the gateway keeps no threads: send the whole history")
+    return thread
+
+
 class Request(Asked):
     """What counts of a request for a message, and what is refused because the answer would mean something else."""
-
-    SAMPLING = frozenset(["temperature", "top_p", "top_k", "stop_sequences", "thinking"])
 
     messages: Annotated[tuple[Annotated[_Message, AfterValidator(_Message.items)], ...], Len(1)]
     system: Content = ""
@@ -105,7 +110,9 @@ class Request(Asked):
     output_format: Form = None
     mcp_servers: Absent = None
     container: Absent = None
+    compaction: Absent = None
     context_management: Absent = None
+    thread: Annotated[Any, AfterValidator(_no_thread)] = None
 
     def asked(self) -> inner.Request:
         """The request in the one form."""
@@ -146,6 +153,8 @@ class Request(Asked):
         )
 
 
-def error(status: int, sentence: str) -> dict[str, Any]:
+def error(status: int, sentence: str, code: str | None) -> dict[str, Any]:
     """A refusal in the shape that Anthropic's SDKs read."""
-    return {"type": "error", "error": {"type": _ERRORS.get(status, "invalid_request_error"), "message": sentence}}
+    details = {"error_code": code} if code else None
+    kind = _ERRORS.get(status, "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": sentence, "details": details}}

@@ -58,10 +58,6 @@ def _absent(value: Any) -> Any:
 class Request(Asked):
     """What counts of a chat-completion request, and what is refused because the answer would mean something else."""
 
-    SAMPLING = frozenset(
-        ["temperature", "top_p", "stop", "seed", "logit_bias", "frequency_penalty", "presence_penalty", "top_logprobs"],
-    )
-
     messages: Annotated[tuple[_Message, ...], Len(1)]
     tools: tuple[_Tool, ...] | None = None
     n: Literal[1] | None = None

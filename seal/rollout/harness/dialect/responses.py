@@ -108,8 +108,6 @@ class Request(Asked):
     Validate it with what the rollout has kept as context.
     """
 
-    SAMPLING = frozenset(["temperature", "top_p", "top_logprobs", "reasoning", "parallel_tool_calls", "truncation"])
-
     input: Annotated[list[Annotated[_Part, AfterValidator(_heard)]], BeforeValidator(_listed)] | None = None
     instructions: str | None = None
     previous_response_id: Annotated[str | None, AfterValidator(_known)] = None

@@ -3,8 +3,7 @@
 import json
 from abc import abstractmethod
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, ValidationInfo
 
@@ -108,19 +107,21 @@ def events(each: Mapping[str, Any], *more: Mapping[str, Any]) -> bytes:
     return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in (each, *more)).encode()
 
 
+_QUIET = frozenset(["metadata", "user", "store", "stream_options", "service_tier", "cache_control", "prompt_cache_key"])
+"""Fields that no SDK sends to change the answer."""
+
+
 class Asked(Given):
-    """A request, with the fields that have the same meaning in each dialect. SAMPLING: those that change nothing."""
+    """A request, with the fields that have the same meaning in each dialect."""
 
     model_config = ConfigDict(extra="allow")
-
-    SAMPLING: ClassVar[AbstractSet[str]]
 
     model: Model = None
     stream: bool | None = None
 
     def ignored(self) -> set[str]:
-        """The fields that would only change how the policy samples, which the recipe says."""
-        return {name for name, value in (self.model_extra or {}).items() if name in self.SAMPLING and value is not None}
+        """The fields without effect: most would only change how the policy samples, which the recipe says."""
+        return {name for name, value in (self.model_extra or {}).items() if value is not None} - _QUIET
 
     @abstractmethod
     def asked(self) -> Request:
