@@ -90,6 +90,7 @@ MESSAGES = {
     ],
     "tools": [{"type": "custom", "name": "ls", "description": "", "input_schema": LS}],
     "tool_choice": {"type": "auto"},
+    "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
     "max_tokens": 4,
     "stream": False,
 }
@@ -112,6 +113,7 @@ WRONG_MESSAGES = (
     {"output_config": {"format": {"type": "json_schema", "schema": {}}}},
     {"mcp_servers": [{"type": "url", "url": "http://a", "name": "a"}]},
     {"context_management": {"edits": [{}]}},
+    {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},
     {"thread": {"type": "continue", "previous_message_id": "msg_1"}},
     {"compaction": {"instructions": ""}},
 )

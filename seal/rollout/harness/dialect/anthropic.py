@@ -92,6 +92,20 @@ class _Tool(Given):
     input_schema: Schema
 
 
+class _Edit(Given):
+    type: str
+
+
+class _Management(Given):
+    edits: list[_Edit] | None = None
+
+
+def _whole(management: _Management | None) -> _Management | None:
+    if management is not None and any(not edit.type.startswith("clear_thinking") for edit in management.edits or ()):
+        raise ValueError("the policy reads the history that it is sent, without thoughts: leave it out")
+    return management
+
+
 def _no_thread(thread: Any) -> Any:
     if thread:  # by this code the SDK's tool runner knows that it must send the history
         raise PydanticCustomError("thread_unsupported_request", "the gateway keeps no threads: send the whole history")
@@ -111,7 +125,7 @@ class Request(Asked):
     mcp_servers: Absent = None
     container: Absent = None
     compaction: Absent = None
-    context_management: Absent = None
+    context_management: Annotated[_Management | None, AfterValidator(_whole)] = None
     thread: Annotated[Any, AfterValidator(_no_thread)] = None
 
     def asked(self) -> inner.Request:
