@@ -80,6 +80,7 @@ def test_explicit_marks_of_failure(text):
         '{"error": {}}',
         '{"error": "none", "data": 1}',
         '{"error": "No error"}',
+        '{"errors": 2, "error": "0 errors found."}',
         '{"error": false}',
         '{"isError": false, "status": "ok"}',
         '{"errors": [], "ok": true}',

@@ -175,6 +175,7 @@ ACCEPTED = {
     "a reference to itself": (of({"$ref": "#/properties/x"}), {"x": 1}),
     "a pattern of JavaScript": (of({"type": "string", "pattern": "^(?<year>[0-9]+)$"}), {"x": "a"}),
     "a number of 5,000 digits": (of({"type": "string"}), {"x": 10**5000}),
+    "a multiple in decimals": (of({"type": "number", "multipleOf": 0.01}), {"x": 19.99}),
     "no parameters": ({"name": "f"}, {"x": 1}),
 }
 

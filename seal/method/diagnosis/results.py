@@ -36,7 +36,11 @@ def reports_failure(tool: str, text: str) -> bool:
 
 
 _MARKS = ("isError", "is_error")
-_NO_ERROR = re.compile(r"\s*(?:no errors?|none|null|nil|ok|success|n/?a|false|0)?\s*[.!]?\s*", re.IGNORECASE)
+_NO_ERROR = re.compile(
+    r"\s*(?:(?:no|0|zero) errors?(?: (?:found|occurred|detected|reported))?|none|null|nil|ok|success|n/?a|false|0)?"
+    r"\s*[.!]?\s*",
+    re.IGNORECASE,
+)
 _ERROR_TEXT = re.compile(
     r"""(?:\w+\.)*(?:[A-Z]\w*)?(?:[Ee]rror|Exception)(?: (?:during|executing|calling) [^:\n]*)?:(.*)"""
 )

@@ -6,14 +6,15 @@ prose judges nothing either; only the benchmark's documents count it (`env_servi
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
+from functools import cache, lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
+from jsonschema.validators import extend, validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
@@ -89,7 +90,18 @@ def _validator(parameters: str) -> Validator | None:
         draft.check_schema(schema)
     except SchemaError:
         return None
-    return draft(schema, registry=Registry())  # the default one would fetch what a document refers to
+    return _exact(draft)(schema, registry=Registry())  # the default one would fetch what a document refers to
+
+
+@cache
+def _exact(draft: type[Validator]) -> type[Validator]:
+    """The draft with decimal multiples: of floats 19.99 is no multiple of 0.01."""
+    return extend(draft, {"multipleOf": _multiple_of})
+
+
+def _multiple_of(validator: Validator, of: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(value, "number") and Fraction(str(value)) % Fraction(str(of)):
+        yield ValidationError("")
 
 
 def _each(node: Any, change: Callable[[Schema], Schema]) -> Any:

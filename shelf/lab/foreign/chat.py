@@ -180,6 +180,8 @@ def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
         elif turns and turns[-1].actions and (message.role in TOOL_ROLES or text.startswith(RESPONSES[0])):
             if message.content is None and message.structured is None and not message.error:
                 continue  # the file lacks it
+            if message.tool_call_id is None and _is_ambiguous(turns[-1].actions):
+                raise ValueError("a result without an id follows several messages with calls: whose is it?")
             for result in [each.strip("\n") for each in blocks(text, *RESPONSES)[0]] or [text]:
                 _answer(turns[-1].actions[-1].results, result, waiting, message.tool_call_id)
         elif turns and not turns[-1].actions:
@@ -187,6 +189,12 @@ def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
         else:
             turns.append(Turn(text))
     return turns
+
+
+def _is_ambiguous(actions: Sequence[Action]) -> bool:
+    """Whether the last two messages have calls and none has a result."""
+    last = actions[-2:]
+    return len(last) == 2 and all(each.calls and not any(each.results) for each in last)
 
 
 def _answer(results: list[str | None], result: str, waiting: Sequence[str | None], call: str | None) -> None:

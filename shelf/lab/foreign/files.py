@@ -27,7 +27,9 @@ ELSEWHERE = {
     "resourceSpans": "an export of OpenTelemetry",
     "observations": "a trace of Langfuse",
     "run_type": "a run of LangSmith",
-    "trajectory": "a .traj of SWE-agent",
+    "trajectory": "a trajectory of SWE-agent, DSPy or another agent",
+    "context.span_id": "a span of Phoenix",
+    "attributes": "a span of OpenTelemetry or OpenInference",
 }
 """Files that are not read, by a key of theirs."""
 SIMULATIONS = "simulations"
@@ -122,8 +124,9 @@ def _world(results: Path, _: int) -> Any:
 def rollout_of(line: Line) -> Rollout:
     """The rollout of a row; ValueError with what it does not understand in it."""
     value: dict[str, Any] = dict(line.value)
-    if (key := next((key for key in ELSEWHERE if key in value), None)) and "messages" not in value:
-        raise ValueError(f"is {ELSEWHERE[key]}: write each rollout as one row with messages, tools and reward")
+    others = [key for key in ELSEWHERE if key in value and "messages" not in value]
+    if others and (others[0] != "attributes" or not {*FORMATS} & row_of(value).keys()):
+        raise ValueError(f"is {ELSEWHERE[others[0]]}: write each rollout as one row with messages, tools and reward")
     own = any(key in value for key in OWN_NAMES)
     value = {key: found for key, found in value.items() if found is not None} if own else row_of(value)
     model = next((model for key, model in FORMATS.items() if key in value), None)

@@ -18,7 +18,7 @@ ROLES = {
         "developer": "developer",
         "user": "user human humanmessage",
         "assistant": "assistant ai aimessage aimessagechunk model gpt chatbot bot function_call",
-        "tool": "tool tools toolmessage tool_result tool_results tool_response observation",
+        "tool": "tool tools toolmessage tool_result tool_results tool_response tool-response observation",
         "function": "function functionmessage",
         "ipython": "ipython",
     }.items()
@@ -32,6 +32,7 @@ CALL_ARGUMENTS = (
     "input",
     "parameters",
     "kwargs",
+    "tool_kwargs",
     "tool_args",
     "tool_input",
     "toolInput",
@@ -51,7 +52,7 @@ _BESIDE = {
     "reasoning", "reasoning_content", "thinking", "reasoning_details", "thinking_blocks", "thought",
     "additional_kwargs", "response_metadata", "usage_metadata", "usage", "metadata", "extra", "model", "created",
     "timestamp", "finish_reason", "stop_reason", "logprobs", "token_ids", "cost", "cache_control", "raw_data", "uuid",
-    "tool_plan",
+    "tool_plan", "content", "meta", "provider_specific_fields", "annotations", "source", "block_type",
 }
 # fmt: on
 """Keys of a message that hold nothing which it said."""
@@ -79,9 +80,13 @@ def message_of(value: Any) -> Any:
     if not isinstance(role, str):
         return value
     found = {**value, "role": role_of(role)}
-    content = next((value[key] for key in ("content", "parts", "value", "refusal") if value.get(key) is not None), None)
+    content = next(
+        (value[key] for key in ("content", "parts", "blocks", "value", "refusal") if value.get(key) is not None), None
+    )
     if isinstance(content, Mapping) and isinstance(content.get("parts"), list):
         content = content["parts"]
+    if isinstance(content, Mapping) and isinstance(content.get("type"), str):
+        content = [content]  # MCP's
     if content is None and isinstance(value.get("message"), str):
         content = value["message"]
     if isinstance(content, list):
@@ -96,12 +101,12 @@ def message_of(value: Any) -> Any:
         content = [part for part in content if not (_is_call(part) and part.get("id") in known)]
     if (error := _failure(value)) is not None:
         found["error"] = error
-    said = content is not None or calls or value.get("function_call")
+    said = content or calls or value.get("function_call")
     if found["role"] == "assistant" and not said:
         unread = [
             key for key in value if key not in _BESIDE and isinstance(value[key], str | list | dict) and value[key]
         ]
-        if unread:
+        if unread:  # an empty text beside them may be all that its program did not say elsewhere
             raise ValueError(f"a message of the policy has neither content nor tool_calls, but {', '.join(unread)}")
     answers = next((value[key] for key in CALL_IDS[1:-1] if value.get(key) is not None), None)
     found |= {"tool_call_id": answers} if answers is not None else {}
@@ -156,7 +161,7 @@ def _part_of(part: Any) -> Any:
     """A part of a content: text, Anthropic's `tool_use` or `tool_result`, a thought without its text, or another."""
     if not isinstance(part, Mapping):
         return part
-    kind = part.get("type")
+    kind = part.get("type", part.get("block_type"))
     if any(part.get(key) for key in _THOUGHTS) or kind in _THOUGHT_PARTS:
         return {"type": kind if kind in _THOUGHT_PARTS else "thinking"}
     within = next((key for key in (*_WITHIN, *_RESULTS_WITHIN) if isinstance(part.get(key), Mapping)), "")

@@ -27,6 +27,7 @@ _ANSWERS = ("response", "choices", "completion", "output", "outputs", "candidate
 ITEMS = ("message", "mcp_list_tools", "reasoning")
 """Types of the Responses API's items, beside those that end so."""
 _ITEM_ENDS = ("_call", "_call_output")
+_ASKS = ("system", "developer", "user")
 
 
 def row_of(value: Row) -> dict[str, Any]:
@@ -48,6 +49,10 @@ def row_of(value: Row) -> dict[str, Any]:
     row = {key: found for key, found in row.items() if found is not None}
     if isinstance(said := row.get("messages"), list) and len(said) == 1 and isinstance(said[0], list):
         row["messages"] = said[0]  # LangChain's batch of one
+    if isinstance(said, list) and any(_is_output(each) for each in said):  # items, as OpenAI's Agents SDK lists them
+        own = next(at for at, each in enumerate(said) if not (isinstance(each, Mapping) and each.get("role") in _ASKS))
+        del row["messages"]
+        return _of_responses({**row, "input": said[:own], "output": said[own:]})
     for key in _REQUESTS:
         request = row.get(key)
         if isinstance(request, Mapping):
@@ -88,6 +93,10 @@ def _items(value: Any) -> bool:
     return bool(listed) and all(
         each.get("type") in ITEMS or str(each.get("type")).endswith(_ITEM_ENDS) for each in value
     )
+
+
+def _is_output(item: Any) -> bool:
+    return isinstance(item, Mapping) and str(item.get("type")).endswith(_ITEM_ENDS[1])
 
 
 def _of_responses(row: dict[str, Any]) -> dict[str, Any]:

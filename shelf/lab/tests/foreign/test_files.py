@@ -211,6 +211,19 @@ SHAPES = {
         tools=[{"name": "refund", "parameter_definitions": {"id": {"type": "str"}, "cents": {"type": "int"}}}],
     ),
     "tools by name": row(*WHOLE, tools={"refund": SCHEMA}),
+    "LlamaIndex's blocks": row(
+        {"role": "user", "blocks": [{"block_type": "text", "text": "Refund order 7."}]},
+        {"role": "assistant", "blocks": [{"block_type": "tool_call", "tool_name": "refund", "tool_kwargs": WRONG}]},
+        {"role": "tool", "blocks": [{"block_type": "text", "text": "no"}]},
+        {"role": "assistant", "blocks": [{"block_type": "text", "text": "Done."}]},
+    ),
+    "MCP's sampling": row(
+        ASKED,
+        said(content={"type": "tool_use", "id": "c", "name": "refund", "input": WRONG}),
+        {"role": "user", "content": {"type": "tool_result", "toolUseId": "c", "content": []}},
+        said(content={"type": "text", "text": "Done."}),
+    ),
+    "items among messages": row(ASKED, ITEM, {"type": "function_call_output", "call_id": "c", "output": "no"}, ENDS),
     "tools as text": row(*WHOLE, tools=[TEXT(TOOL)]),
     "parameters as text": row(*WHOLE, tools=[{"name": "refund", "parameters": TEXT(SCHEMA)}]),
 }
@@ -292,6 +305,13 @@ UNREAD = {
         said(tool_calls=[{"id": "c", "function": {"name": "refund", "arguments": "{'id': '7', 'cents': 5}"}}]),
         {"role": "tool", "tool_call_id": "c", "content": "refunded"},
     ),
+    "calls in a field of its own": row(ASKED, said(content="", toolInvocations=[ARGS]), ANSWER),
+    "results that name no call of several": {
+        "conversations": [*SHAREGPT[:2], SHAREGPT[1], SHAREGPT[2], SHAREGPT[2], SHAREGPT[3]],
+        "tools": [TOOL],
+    },
+    "OpenInference": {"name": "llm", "attributes": {"llm.input_messages.0.message.role": "user"}},
+    "DSPy": {"trajectory": {"tool_name_0": "refund", "tool_args_0": WRONG}},
     "a part that may be a call": row(ASKED, said(content=[{"type": "tool-refund", "input": WRONG}])),
     "a tool without a name": row(*WHOLE, tools=[{"title": "refund", "schema": SCHEMA}]),
     "text that is no JSON": {**row(), "messages": "[{'role': 'user'"},
