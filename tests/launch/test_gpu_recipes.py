@@ -14,7 +14,7 @@ from tests.support.recipes import composed
 
 EXP = HOME / "exp"
 RECIPES = ["SEAL", "SEAL_1gpu", "SEAL_async", "SEAL_lora", "SEAL_released", "gpu_smoke", "pretrained_1gpu"]
-RECIPES += ["environments/tau2_telecom"]
+RECIPES += ["environments/tau2_telecom", "environments/tau2_retail"]
 RECIPES += [f"backbones/{path.stem}" for path in sorted((EXP / "backbones").glob("*.yaml"))]
 PARTS = ["base/seal", "base/async", "base/pretrained", "backend/cuda", *RECIPES]
 OURS = ("seal.", "env_service.", "defaults", "ray_kwargs.", "actor_rollout_ref.model.override_config.")

@@ -37,7 +37,7 @@ class _Turn:
     check: Check = field(default_factory=Check)
     feedback_before: bool = False
     closed_by_tool: bool = False
-    told: str = ""
+    texts: list[str] = field(default_factory=list)
 
     @property
     def calls(self) -> list[CallEvidence]:
@@ -116,13 +116,14 @@ class ToolEpisode:
             self._turn.actions.append(ActionEvidence(truncated=True))
             return self._end("length")
         parsed = self._scene.parse(content)
+        self._turn.texts.append(without_thoughts(parsed.text).strip())
         if self._leak_guard is not None:
             self._leak_guard.saw_calls(parsed.calls)
         if parsed.refusals and self._parse_errors == "end_episode":
             return self._fail(parsed)
         if self._scene.stop_tool in (name for name, _ in parsed.calls):
             self._turn.closed_by_tool = True
-            return self._next_turn(parsed.text)
+            return self._next_turn()
         acts = bool(parsed.calls or (parsed.refusals and self._parse_errors == "feedback"))
         goes_on = self._turn.acted < self._max_steps if acts else not self._in_last_turn
         fatal = self._scene.fatal(content) if goes_on else None
@@ -131,7 +132,7 @@ class ToolEpisode:
         if acts:
             return self._act(parsed, truncated)
         self._turn.actions.append(ActionEvidence(refusals=parsed.refusals, truncated=truncated))
-        return self._next_turn(parsed.text)
+        return self._next_turn()
 
     def hear(self, content: str) -> Step:
         """The answer to a message of the user; UserFault for one that no user says, Refusal if none is awaited."""
@@ -332,17 +333,17 @@ class ToolEpisode:
             return "calls a tool as the policy does, so speaks in its part"
         if not self._turn.actions and any(stop in parsed.text for stop in self._scene.part.stops):
             return "ends the dialogue before the policy has answered"
-        said, heard = [*self._user_said, parsed.text][-_REPEATS:], [turn.told for turn in self._turns][-_REPEATS:]
+        said = [*self._user_said, parsed.text][-_REPEATS:]
+        heard = [turn.texts[-1] for turn in self._turns[-_REPEATS:] if turn.texts]
         if len(said) == len(set(heard)) == _REPEATS and len(set(said)) == 1:
             return f"says the same {_REPEATS} times, to as many different messages"
         return None
 
     # --- turns and the end --------------------------------------------------------
 
-    def _next_turn(self, said: str) -> Step:
+    def _next_turn(self) -> Step:
         if self._scene.part is not None:
-            self._turn.told = without_thoughts(said).strip()
-            return self._await_user([{"role": "user", "content": self._turn.told or "(no answer)"}])
+            return self._await_user([{"role": "user", "content": self._turn.texts[-1] or "(no answer)"}])
         if self._in_last_turn:
             return self._end("answered")
         self._close("answered")
@@ -378,7 +379,8 @@ class ToolEpisode:
         self._ended, history = True, [turn.calls for turn in self._turns]
         if self._scene.part is not None:
             if self._scene.judges(stop, True):
-                self._turn.check = self._scene.judge(self._world, history, [turn.told for turn in self._turns])
+                said = [text for turn in self._turns for text in turn.texts]
+                self._turn.check = self._scene.judge(self._world, history, said)
                 self._valid = self._scene.verdict(history, self._turn.check.passed)
         elif self._in_last_turn and self._scene.judges(stop, True):
             wanted = [turn for index, turn in enumerate(self._turns) if self._scene.needed(index).tools]

@@ -142,7 +142,7 @@ class Scene:
         return world.check(turn, history[turn]) if self.reference(turn) else Check()
 
     def judge(self, world: World, history: History, said: Sequence[str]) -> Check:
-        """Judge the whole dialogue with a user whom a model plays. said: what the policy told the user."""
+        """Judge the whole dialogue with a user whom a model plays. said: the policy's texts, without its calls."""
         return world.check(self.turns - 1, [call for calls in history for call in calls])
 
     def user_call(self, world: World, call: Call) -> Outcome:

@@ -87,7 +87,8 @@ def _documents() -> tuple[Document, ...]:
         "description": "End the work on the ticket.",
         "parameters": {"type": "object", "properties": {}},
     }
-    return (*package.tool_schemas(), done)
+    agent, user = package.tool_schemas()
+    return (*agent, *user, done)
 
 
 @cache

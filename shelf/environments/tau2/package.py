@@ -9,10 +9,17 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from tau2.data_model.message import ToolCall
-from tau2.data_model.tasks import Action, EnvAssertion, EnvFunctionCall
+from tau2.data_model.message import AssistantMessage, ToolCall
+from tau2.data_model.tasks import Action, EnvAssertion, EnvFunctionCall, UserScenario
+from tau2.domains.airline import utils as airline
+from tau2.domains.airline.data_model import FlightDB
+from tau2.domains.airline.tools import AirlineTools
+from tau2.domains.retail import utils as retail
+from tau2.domains.retail.data_model import RetailDB
+from tau2.domains.retail.tools import RetailTools
 from tau2.domains.telecom import tools as telecom_tools
 from tau2.domains.telecom.data_model import TelecomDB
 from tau2.domains.telecom.environment import TelecomEnvironment
@@ -22,12 +29,18 @@ from tau2.domains.telecom.user_tools import TelecomUserTools
 from tau2.domains.telecom.utils import (
     TELECOM_DATA_DIR,
     TELECOM_DB_PATH,
+    TELECOM_MAIN_POLICY_PATH,
     TELECOM_MAIN_POLICY_SOLO_PATH,
     TELECOM_TASK_SET_PATH,
+    TELECOM_TECH_SUPPORT_POLICY_MANUAL_PATH,
     TELECOM_TECH_SUPPORT_POLICY_MANUAL_SOLO_PATH,
     TELECOM_USER_DB_PATH,
 )
-from tau2.environment.toolkit import ToolType
+from tau2.environment.environment import Environment
+from tau2.environment.toolkit import ToolKitBase, ToolType
+from tau2.evaluator.evaluator_communicate import CommunicateEvaluator
+from tau2.user.base import OUT_OF_SCOPE, STOP, TRANSFER
+from tau2.utils import DATA_DIR
 
 TASKS, SPLITS = TELECOM_TASK_SET_PATH, TELECOM_DATA_DIR / "split_tasks.json"
 SOURCES = (
@@ -39,6 +52,10 @@ SOURCES = (
     TELECOM_TECH_SUPPORT_POLICY_MANUAL_SOLO_PATH,
 )
 """The files that tasks and worlds are made of."""
+
+STOPS = (STOP, TRANSFER, OUT_OF_SCOPE)
+"""With one of these the package's user ends a dialogue."""
+_GUIDELINES = DATA_DIR / "tau2" / "user_simulator"
 
 State = bytes
 """Both databases and how many ids were drawn, pickled: a copy takes a sixth of a deepcopy's time."""
@@ -78,23 +95,23 @@ class _Solo(TelecomEnvironment):
 class Telecom:
     """Both databases of one episode, with the package's tools over them."""
 
-    def __init__(self, state: State) -> None:
-        """A world of its own in the given state."""
+    def __init__(self, state: State, solo: bool = True) -> None:
+        """A world of its own in the given state. solo: the agent has the user's tools too."""
         database, phone, self._drawn = pickle.loads(state)
         self._environment = _Solo("telecom", "", TelecomTools(database), TelecomUserTools(phone))
-        self._environment.set_solo_mode(True)
+        self._environment.set_solo_mode(solo)
 
     def state(self) -> State:
         """The present state."""
         environment = self._environment
         return pickle.dumps((environment.tools.db, environment.user_tools.db, self._drawn), pickle.HIGHEST_PROTOCOL)
 
-    def respond(self, name: str, arguments: Mapping[str, Any]) -> Response:
+    def respond(self, name: str, arguments: Mapping[str, Any], requestor: str = "assistant") -> Response:
         """Run a tool of the agent's or of the user's side; every failure is an answer."""
         _IDS.drawn = self._drawn
-        answer = self._environment.get_response(ToolCall(name=name, arguments=dict(arguments), requestor="assistant"))
+        answer = _answer(self._environment, name, arguments, requestor)
         self._drawn = _IDS.drawn
-        return Response(answer.content, answer.error)
+        return answer
 
     def prepare(self, actions: Iterable[Mapping[str, Any]]) -> None:
         """Run a task's initial actions."""
@@ -112,6 +129,75 @@ class Telecom:
         return all(found)
 
 
+class Domain(NamedTuple):
+    """A domain with one database. tools: the class of its toolkit. files: database, policy, tasks, splits."""
+
+    name: str
+    database: type[Any]
+    tools: type[ToolKitBase]
+    files: tuple[Path, Path, Path, Path]
+
+    @property
+    def policy(self) -> str:
+        """What the agent is told."""
+        return self.files[1].read_text(encoding="utf-8")
+
+
+def _domain(name: str, database: type[Any], tools: type[ToolKitBase], paths: Any) -> Domain:
+    files = (getattr(paths, f"{name.upper()}_{what}_PATH") for what in ("DB", "POLICY", "TASK_SET"))
+    database_file, policy_file, tasks = files
+    return Domain(name, database, tools, (database_file, policy_file, tasks, tasks.parent / "split_tasks.json"))
+
+
+AIRLINE = _domain("airline", FlightDB, AirlineTools, airline)
+RETAIL = _domain("retail", RetailDB, RetailTools, retail)
+
+
+class Records:
+    """The database of one episode of a domain, in its initial state, with the package's tools over it."""
+
+    def __init__(self, domain: Domain) -> None:
+        self._environment = Environment(domain.name, "", domain.tools(pickle.loads(_shipped(domain))))
+
+    def respond(self, name: str, arguments: Mapping[str, Any]) -> Response:
+        """Run a tool; every failure is an answer."""
+        return _answer(self._environment, name, arguments)
+
+    def digest(self) -> str:
+        """The package's hash of the state."""
+        return self._environment.get_db_hash()
+
+
+def _answer(environment: Environment, name: str, arguments: Mapping[str, Any], who: str = "assistant") -> Response:
+    answer = environment.get_response(ToolCall(name=name, arguments=dict(arguments), requestor=who))
+    return Response(answer.content, answer.error)
+
+
+@cache
+def _shipped(domain: Domain) -> State:
+    return pickle.dumps(domain.database.load(domain.files[0]), pickle.HIGHEST_PROTOCOL)
+
+
+@cache
+def toolkit(domain: Domain) -> Any:
+    """A domain's tools, for their documents and signatures."""
+    return Records(domain)._environment.tools
+
+
+def untold(information: Sequence[str], said: Iterable[str]) -> tuple[str, ...]:
+    """What the package's own comparison finds in none of the agent's texts."""
+    texts = [AssistantMessage(role="assistant", content=text) for text in said if text.strip()]
+    checks = CommunicateEvaluator.evaluate_communicate_info(texts, list(information))
+    return tuple(check.info for check in checks if not check.met)
+
+
+def user_prompt(scenario: Mapping[str, Any], tools: bool) -> str:
+    """The system text of the package's user simulator. tools: the user has some."""
+    path = _GUIDELINES / ("simulation_guidelines_tools.md" if tools else "simulation_guidelines.md")
+    told = UserScenario.model_validate(scenario)
+    return f"{path.read_text(encoding='utf-8')}\n\n<scenario>\n{told}\n</scenario>".strip()
+
+
 def unmatched(actions: Sequence[Mapping[str, Any]], calls: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
     """The names of the reference actions that the package's own comparison finds in no call."""
     made = [ToolCall(name=name, arguments=dict(arguments)) for name, arguments in calls]
@@ -127,9 +213,11 @@ def pristine() -> State:
 
 
 @cache
-def policy() -> str:
-    """The package's policy for agents without a user: rules, then the manual of technical support."""
-    paths = TELECOM_MAIN_POLICY_SOLO_PATH, TELECOM_TECH_SUPPORT_POLICY_MANUAL_SOLO_PATH
+def policy(solo: bool = True) -> str:
+    """The package's policy for telecom's agents, without a user or with one: rules, then the manual of support."""
+    paths = TELECOM_MAIN_POLICY_PATH, TELECOM_TECH_SUPPORT_POLICY_MANUAL_PATH
+    if solo:
+        paths = TELECOM_MAIN_POLICY_SOLO_PATH, TELECOM_TECH_SUPPORT_POLICY_MANUAL_SOLO_PATH
     rules, manual = (path.read_text(encoding="utf-8") for path in paths)
     return f"<main_policy>\n{rules}\n</main_policy>\n<tech_support_policy>\n{manual}\n</tech_support_policy>"
 
@@ -140,16 +228,26 @@ def _toolkits() -> tuple[Any, Any]:
     return environment.tools, environment.user_tools
 
 
+def schemas(kit: ToolKitBase) -> tuple[Mapping[str, Any], ...]:
+    """The functions of some tools, as the package's OpenAI schemas have them."""
+    return tuple(tool.openai_schema["function"] for tool in kit.get_tools().values())
+
+
 @cache
-def tool_schemas() -> tuple[Mapping[str, Any], ...]:
-    """The functions of the agent's and the user's tools, as the package's OpenAI schemas have them."""
-    return tuple(tool.openai_schema["function"] for kit in _toolkits() for tool in kit.get_tools().values())
+def tool_schemas() -> tuple[tuple[Mapping[str, Any], ...], ...]:
+    """The functions of telecom's agent, and those of its user."""
+    return tuple(schemas(kit) for kit in _toolkits())
+
+
+def written(kit: ToolKitBase) -> frozenset[str]:
+    """The tools that write."""
+    return frozenset(name for name in kit.tools if kit.tool_type(name) == ToolType.WRITE)
 
 
 @cache
 def tool_types() -> Mapping[str, bool]:
-    """Every tool with whether it writes."""
-    return {name: kit.tool_type(name) == ToolType.WRITE for kit in _toolkits() for name in kit.tools}
+    """Every tool of telecom with whether it writes."""
+    return {name: name in written(kit) for kit in _toolkits() for name in kit.tools}
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -14,23 +14,28 @@ from shelf.environments.tau2.package import State, Telecom, pristine, signatures
 
 
 class TelecomWorld:
-    """The package's environment in the initial state of a task."""
+    """The package's environment in the initial state of a task. solo: the agent has the phone's tools too."""
+
+    solo = True
 
     def __init__(self, task: ToolTask) -> None:
         """A copy of the task's state, which is made once per process and kept for a while."""
         self._criteria = task.data["evaluation_criteria"]
-        self._telecom = Telecom(_STATES.of(task))
+        self._telecom = Telecom(_STATES.of(task), self.solo)
 
     def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Run a tool of either side; the package flags errors explicitly."""
-        answer = self._telecom.respond(name, arguments)
+        return self._outcome(name, arguments, "assistant")
+
+    def _outcome(self, name: str, arguments: dict[str, Any], who: str) -> Outcome:
+        answer = self._telecom.respond(name, arguments, who)
         if not answer.error:
             return Outcome(answer.text)
-        return Outcome(answer.text, "execution" if _binds(name, arguments) else "signature")
+        return Outcome(answer.text, "execution" if binds(signatures()[name], arguments) else "signature")
 
     def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:
         """Combine the package's assertions with its comparison of actions, where the task's reward asks for it."""
-        state = Telecom(self._telecom.state()).holds(self._criteria["env_assertions"] or ())
+        state = Telecom(self._telecom.state(), self.solo).holds(self._criteria["env_assertions"] or ())
         if "ACTION" not in self._criteria["reward_basis"]:
             return Check(state_match=state)
         absent = unmatched(self._criteria["actions"], ((call.name, call.arguments) for call in calls))
@@ -59,14 +64,15 @@ class _InitialStates:
 _STATES = _InitialStates(size=512)
 
 
-def _binds(name: str, arguments: dict[str, Any]) -> bool:
+def binds(method: Callable[..., Any], arguments: dict[str, Any]) -> bool:
+    """Return whether a method takes these arguments."""
     try:
-        _signature(name).bind(**arguments)
+        _signature(method).bind(**arguments)
     except TypeError:
         return False
     return True
 
 
 @cache
-def _signature(name: str) -> inspect.Signature:
-    return inspect.signature(signatures()[name])
+def _signature(method: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(method)
