@@ -9,7 +9,7 @@ Before it, rollouts are played under Omega_t, and Psi labels their turns where t
 multiplies: A~_j = w_j A_j. A control and a teacher are arguments.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -70,9 +70,8 @@ def play_round(
     settings: SealSettings,
     extension: Extension,
     control: Control,
-    retired: Collection[str],
 ) -> Round:
-    """One round. retired: the cues that a teacher shows no more, as "environment/cue"."""
+    """One round."""
     rule = settings.reweighting
     diagnosed = [rollout.labels for rollout in rollouts]
     observed = _aggregate(state.observed, step, rollouts, diagnosed)
@@ -83,7 +82,7 @@ def play_round(
         rho = update_rho(rho, profile, rule, extension)
     w = [weight(z, rho, rule, extension) if settings.weighs else 1.0 for z in labels]
     if settings.shows_omega and settings.closed_loop:
-        omega, events = evolve(omega, profile, settings.interface.evolve, step, extension, retired)
+        omega, events = evolve(omega, profile, settings.interface.evolve, step, extension)
     return Round(State(profile, observed, rho, omega), labels, w, events)
 
 

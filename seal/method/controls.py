@@ -1,11 +1,10 @@
 """The labels that training uses: of the diagnosis, or of a control, which could falsify it (docs/how-it-works.md)."""
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from seal.method import labels as vocabulary
 from seal.method.diagnosis.extension import Extension
-from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.labels import EXCLUDED
 from seal.method.profile import Tally
 from seal.settings.diagnosis import DiagnosisSettings
@@ -55,15 +54,6 @@ def exchanged_names(extension: Extension, seed: int) -> Mapping[str, str]:
         if all(vocabulary.get(a).utility != vocabulary.get(b).utility for a, b in names.items()):
             break
     return names
-
-
-def named_failures(labels: Collection[str], settings: DiagnosisSettings, seed: int, draw: str) -> frozenset[str]:
-    """The failures among the labels of one prompt's rollouts; `source=random`: as many, drawn by `seed` and `draw`."""
-    every = taxonomy_of(settings.taxonomy).failures
-    failures = every & set(labels)
-    if settings.source == "random":
-        return frozenset(random.Random(f"random:{seed}:{draw}").sample(sorted(every), len(failures)))
-    return failures
 
 
 def _mapped(batch: Batch, name: Callable[[str], str]) -> Batch:

@@ -1,30 +1,25 @@
 """The interface as a teacher (docs/how-it-works.md#the-teacher): a success with cues teaches under the plain prompt.
 
-Decided here, without an engine: which rollouts of a prompt see which cues, which are trained, what each cue gives, and
-when a cue retires. `seal/rollout/lesson.py` replays a success.
+Decided here, without an engine: which rollouts of a prompt see which cues, which are trained, and what each cue gives.
+`seal/rollout/lesson.py` replays a success.
 """
 
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, NamedTuple
 
 from seal.method.interface.cues import Omega, catalogue
 from seal.method.labels import SYNONYMS
 from seal.settings import SealSettings
+from seal.settings.interface import Entries
 
 _ROUNDING = 1e-9
 """Keeps a multiple of a share that is a whole number from being rounded below it."""
-USEFUL = 0.10
-"""The lift, in units of the reward, of a cue that is worth its place."""
-_BET = 0.35
-"""The part of the evidence that each prompt stakes: near the best one for lifts with a deviation of about 0.5."""
-_RETIRES, _LEAST = 25.0, 0.1
-"""The evidence at which a cue retires, and the least that it falls to, so that a cue which gave much can retire."""
 
 Role = Literal["plain", "cued", "retry", "control"]
-"""What a rollout is in its prompt: it sees no cue; it sees Omega; it sees the cues that answer the failures of the
-plain ones; or it could see them and stays plain, to measure their lift."""
+"""What a rollout is in its prompt: it sees no cue; it sees Omega; it sees what answers the broken calls of the plain
+ones; or it could see that and stays plain, to measure its lift."""
 
 
 def sees_omega(sample: int, share: float) -> bool:
@@ -44,9 +39,6 @@ class Teacher:
     share: float
     teaches: ClassVar[bool] = False
     """True if a success with cues teaches the plain prompt."""
-    answers: ClassVar[bool] = False
-    """True if the cues of a prompt answer its own failures. Prompts then differ in their cues, so that the lift of each
-    cue can be told, and one without lift retires."""
 
     def role(self, sample: int, rollouts: int) -> Role:
         """The role of a training rollout, by its number among those of its prompt."""
@@ -68,9 +60,7 @@ class Share(Teacher):
 
 
 class Retry(Share):
-    """The rules of `retry`: the share sees what answers the failures of the others, if all of these failed."""
-
-    answers = True
+    """The rules of `retry`: the share sees documents of tools, if all of the others failed."""
 
     def role(self, sample: int, rollouts: int) -> Role:
         """As above; the last of several that may retry is the control."""
@@ -83,7 +73,7 @@ class Retry(Share):
         return sees_omega(sample, self.share)
 
     def failures(self, signals: Collection[str], cues: Collection[str]) -> frozenset[str]:
-        """Those that chose the cues: they occurred before, in the plain rollouts."""
+        """Those that the cues answer: they occurred before, in the plain rollouts."""
         return frozenset(catalogue()[cue].label for cue in cues)
 
 
@@ -96,20 +86,27 @@ def teacher_of(settings: SealSettings) -> Teacher:
     return TEACHERS[name](settings.interface.share)
 
 
-def omega_for(role: Role, omega: Omega, category: str, failures: Collection[str] = ()) -> Omega | None:
+def omega_for(
+    role: Role, omega: Omega, category: str, entries: Entries = "own", broken: Collection[str] | None = None
+) -> Omega | None:
     """The Omega that a role shows for a task of this category; None for the plain prompt.
 
-    failures: labels that fired in the plain rollouts, to which a retry sees the answers.
+    broken: the tools whose schema the calls of the plain rollouts broke; None if one of these passed.
     """
     if role == "retry":
-        omega = answering(omega, category, failures)
+        omega = _documents(omega, category, entries, broken)
     return omega if role in ("cued", "retry") and omega.for_category(category) else None
 
 
-def answering(omega: Omega, category: str, labels: Collection[str]) -> Omega:
-    """Omega for the tasks of a category, without the cues of other failures than these; the version stays."""
-    named = {SYNONYMS.get(label, label) for label in labels}
-    return Omega.of((name for name in omega.for_category(category) if catalogue()[name].label in named), omega.version)
+def _documents(omega: Omega, category: str, entries: Entries, broken: Collection[str] | None) -> Omega:
+    """Of Omega's cues those that tell the tools' documents, of the tools that `entries` chooses."""
+    if not broken and (broken is None or entries != "all"):
+        return Omega()
+    cues = (catalogue()[name] for name in omega.for_category(category))
+    told = Omega.of((cue.name for cue in cues if cue.tells_documents), omega.version)
+    if entries == "all":
+        return told
+    return replace(told, tools=tuple(sorted(broken)), others=len(broken) if entries == "other" else 0)
 
 
 class Trial(NamedTuple):
@@ -130,34 +127,6 @@ class Trial(NamedTuple):
 
 Prompts = Sequence[tuple[str, Sequence[Trial]]]
 """The prompts of a step: the environment of each, and its rollouts."""
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The evidence that a cue lifts less than USEFUL, by "environment/cue", and the retired cues; immutable.
-
-    It starts at 1, and each prompt with a lift multiplies it by 1 + _BET (USEFUL - lift). Where a cue lifts by USEFUL
-    or more, this is an e-value: without the bound _LEAST it would exceed a limit, however often one looks, with a
-    probability of at most 1 / limit (Ville). With it fewer than 5 % of such cues retire in 72 steps of five prompts.
-    """
-
-    against: Mapping[str, float] = field(default_factory=dict)
-    retired: frozenset[str] = frozenset()
-
-    def after(self, prompts: Prompts) -> Self:
-        against = dict(self.against)
-        for name, lifts in _by_cue(prompts).items():
-            for lift in lifts:
-                against[name] = max(_LEAST, against.get(name, 1.0) * (1 + _BET * (USEFUL - lift)))
-        return type(self)(against, self.retired | {name for name, found in against.items() if found >= _RETIRES})
-
-    def to_json(self) -> dict[str, Any]:
-        return {"against": dict(self.against), "retired": sorted(self.retired)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_json`; an older checkpoint holds the retired cues alone."""
-        return cls(dict(data.get("against", {})), frozenset(data["retired"]))
 
 
 def figures(prompts: Prompts) -> dict[str, dict[str, float]]:

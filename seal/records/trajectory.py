@@ -96,6 +96,8 @@ class TrajectoryRecord:
     """The version of the Omega that its episode carried; None without one."""
     cues: tuple[str, ...] = ()
     """With a teacher: the cues that it saw."""
+    documents: dict[str, Any] | None = None
+    """With `seal.interface.teacher=retry`: the limit of these cues to tools (`Omega.limit`); None without one."""
     taught: bool = False
     """True if it was trained under the plain prompt, where it passed too; the dialogue is the one with cues."""
     withdrawal: str | None = None

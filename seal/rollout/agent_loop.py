@@ -12,7 +12,6 @@ from omegaconf import DictConfig
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
 from env_service.environments.kit.tool_calls import NATIVE
-from seal.method.controls import named_failures
 from seal.method.interface.cues import Omega
 from seal.method.teacher import Role, omega_for, teacher_of, whole_part
 from seal.records.trajectory import FINAL, TrajectoryRecord
@@ -74,11 +73,11 @@ class SEALAgentLoop(AgentLoopBase):
         self, sampling_params: dict[str, Any], row: Row, role: Role, others: Siblings
     ) -> list[AgentLoopOutput]:
         """Roll out a trajectory of a prompt whose rollouts with cues teach the plain prompt (`seal.method.teacher`)."""
-        settings, record, failures = self.settings, None, frozenset()
+        settings, record = self.settings, None
         try:
-            if role == "retry":
-                failures = named_failures(await others.failures(), settings.diagnosis, settings.seed, row.draw)
-            row = row.with_omega(omega_for(role, Omega.from_json(row.omega), row.category, failures))
+            broken = await others.broken() if role == "retry" else None
+            shown = omega_for(role, Omega.from_json(row.omega), row.category, settings.interface.entries, broken)
+            row = row.with_omega(shown)
             async with _slots(settings.rollout.concurrency):
                 record, streams = await self._roll_out(sampling_params, row)
                 record, lesson = await self._lesson(record, streams[-1], row)
@@ -87,9 +86,9 @@ class SEALAgentLoop(AgentLoopBase):
                 others.ended(record)
         taught = lesson is not None
         silent = record.usable and (record.silent or (bool(row.cues) and not taught))
-        return self._output(
-            replace(record, cues=row.cues, taught=taught, silent=silent), [lesson] if taught else streams, row
-        )
+        saw = {"cues": row.cues, "documents": (shown.limit if shown else None) or None}
+        record = replace(record, **saw, taught=taught, silent=silent)
+        return self._output(record, [lesson] if taught else streams, row)
 
     async def _roll_out(self, sampling_params: dict[str, Any], row: Row) -> tuple[TrajectoryRecord, list[TokenStream]]:
         """Let the policy play a row's task."""

@@ -1,4 +1,4 @@
-"""The lesson of a cued rollout, its messages replayed in a plain episode; and the failures that call for cues."""
+"""The lesson of a cued rollout, its messages replayed in a plain episode; and what retries wait for."""
 
 import asyncio
 from collections import defaultdict
@@ -58,7 +58,7 @@ def broken_tools(evidence: Sequence[Mapping[str, Any]]) -> frozenset[str]:
 
 
 class Siblings:
-    """The plain rollouts of one prompt; their failures decide what its retries see.
+    """The plain rollouts of one prompt; their broken calls decide what its retries see.
 
     All rollouts of a prompt run in one process (verl's `AgentLoopWorkerTQ`).
     """
@@ -66,22 +66,22 @@ class Siblings:
     def __init__(self, plain: int, rollouts: int):
         self._waiting, self._inside = plain, rollouts
         self._passed = False
-        self._signals: set[str] = set()
+        self._broken: set[str] = set()
         self._ended = asyncio.Event()
 
     def ended(self, record: TrajectoryRecord | None) -> None:
         """Take in a plain rollout; None for one that broke off."""
         if record is not None and record.usable:
             self._passed = self._passed or record.passed
-            self._signals.update(record.signals)
+            self._broken |= broken_tools(record.evidence)
         self._waiting -= 1
         if self._waiting <= 0:
             self._ended.set()
 
-    async def failures(self) -> frozenset[str]:
-        """Wait for all plain rollouts, each of which has a deadline; the labels that fired, none if one passed."""
+    async def broken(self) -> frozenset[str] | None:
+        """Wait for all plain rollouts, each of which has a deadline; the tools of broken calls, None if one passed."""
         await self._ended.wait()
-        return frozenset() if self._passed else frozenset(self._signals)
+        return None if self._passed else frozenset(self._broken)
 
 
 _PROMPTS: dict[str, Siblings] = {}

@@ -9,6 +9,7 @@ from seal.settings.base import Count, NonZeroShare, Settings
 Kind = Literal["schema", "feedback", "guideline"]
 KINDS: tuple[Kind, ...] = ("schema", "feedback", "guideline")
 TeacherName = Literal["off", "share", "retry"]
+Entries = Literal["own", "other", "all"]
 
 
 class EvolveSettings(Settings):
@@ -47,13 +48,19 @@ class InterfaceSettings(Settings):
     benchmark."""
     teacher: TeacherName = "off"
     """The cued rollouts that teach the plain prompt: none (`off`, the paper), or those that pass. `share`: the share
-    sees Omega; `retry`: it sees the cues that answer the failures of the prompt's plain rollouts if none of these
-    passed, and a cue without lift retires."""
+    sees Omega; `retry`: if none of the prompt's plain rollouts passed, it sees documents of tools."""
+    entries: Entries = "own"
+    """The tools whose documents a retry sees: those that the plain rollouts called with arguments that break their
+    schema (`own`); or, as controls, as many other visible tools (`other`), or all (`all`)."""
     evolve: EvolveSettings = EvolveSettings()
     """When cues turn on and off."""
 
     @model_validator(mode="after")
     def _some_are_plain(self) -> Self:
+        if self.entries != "own" and self.teacher != "retry":
+            raise ValueError(
+                f"entries={self.entries} chooses what teacher=retry shows: set that teacher, or entries=own"
+            )
         if self.teacher != "off" and self.share == 1:
             raise ValueError(
                 f"teacher={self.teacher} needs plain rollouts beside the cued ones: set seal.interface.share below 1"

@@ -21,7 +21,7 @@ from verl.utils.debug.metrics import calculate_debug_metrics
 
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
-from seal.training.closed_loop import Group, mark_groups
+from seal.training.closed_loop import Group, mark_groups, plain_advantages
 
 
 def take_engine_logprobs(batch: KVBatchMeta) -> KVBatchMeta:
@@ -196,6 +196,13 @@ class StepBatch:
                 "differently. Compare the precision and the attention of both, or raise the tolerance."
             )
         return {"logp_diff_max": largest, "logp_diff_mean": mean}
+
+    def with_plain_baselines(self, by_deviation: bool) -> Self:
+        """Return the batch with a teacher's advantages of plain rollouts (`plain_advantages`)."""
+        plain = plain_advantages(self.records, self.groups, by_deviation=by_deviation)
+        rows = zip(self.owners, self.advantages, self.masks, strict=True)
+        found = (plain[owner] * mask.to(each.dtype) if owner in plain else each for owner, each, mask in rows)
+        return replace(self, advantages=tuple(found))
 
     def write_advantages(self, w: Sequence[float]) -> None:
         """Replace every advantage by w_j A_j (paper, section 3.4)."""

@@ -8,16 +8,19 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from statistics import fmean, stdev
 from typing import Any
 
 from seal.method.algorithm import Rollout, Round, State, play_round
 from seal.method.controls import relabel
 from seal.method.diagnosis.rules import taxonomy_of
-from seal.method.teacher import Evidence, Trial, figures, teacher_of
+from seal.method.teacher import Trial, figures, teacher_of
 from seal.records.step import Lift, Range, SentOmega, StepRecord, StepReport
 from seal.records.trajectory import TrajectoryRecord, count_labels
 from seal.settings import SealSettings
 
+_EPSILON = 1e-6
+"""verl divides by the standard deviation plus this."""
 MIN_GROUP = 2
 """Usable trajectories that a group needs; a single one has no spread, and its advantage would be its raw reward."""
 
@@ -53,14 +56,32 @@ def by_prompt(groups: Sequence[Group]) -> dict[str, list[int]]:
     return found
 
 
+def plain_advantages(
+    records: Sequence[TrajectoryRecord], groups: Sequence[Group], *, by_deviation: bool
+) -> dict[int, float]:
+    """A_j of the plain rollouts of prompts with cued ones too, by place: GRPO's among the plain ones of the prompt.
+
+    A teacher's cued successes teach by their lessons; as a part of this baseline they would also make every plain
+    failure of their prompt worse. by_deviation: divided by the standard deviation, as verl does.
+    """
+    found = {}
+    for places in by_prompt(groups).values():
+        plain = [place for place in places if not records[place].cues]
+        if len(plain) < len(places):
+            scores = [records[place].score for place in plain]
+            spread = stdev(scores) + _EPSILON if by_deviation and len(plain) > 1 else 1.0
+            found |= {place: (records[place].score - fmean(scores)) / spread for place in plain}
+    return found
+
+
 class ClosedLoop:
-    """The state of Algorithm 1 over the steps of a run, and with a teacher the evidence about its cues."""
+    """The state of Algorithm 1 over the steps of a run."""
 
     def __init__(self, settings: SealSettings):
         self._settings = settings
         self._extension = taxonomy_of(settings.diagnosis.taxonomy)
         self._state = State.initial(settings, self._extension)
-        self._evidence, self._teacher = Evidence(), teacher_of(settings)
+        self._teacher = teacher_of(settings)
 
     def omega_to_send(self) -> dict[str, Any] | None:
         """Omega_t for the next training prompts, or None where the interface is off."""
@@ -81,13 +102,11 @@ class ClosedLoop:
         order = _order(records, groups)
         compared = [[records[i] for i in places] for places in by_prompt(groups).values()]
         prompts = self._trials(records, groups, transfers or {}) if self._teacher.teaches else []
-        if self._teacher.answers and settings.closed_loop:
-            self._evidence = self._evidence.after(prompts)
         rollouts = [self._rollout(step, records[i]) for i in order]
         control = partial(
             relabel, settings=settings.diagnosis, extension=self._extension, seed=settings.seed, step=step
         )
-        played = play_round(self._state, step, rollouts, settings, self._extension, control, self._evidence.retired)
+        played = play_round(self._state, step, rollouts, settings, self._extension, control)
         self._state = played.state
         w = dict(zip(order, played.w, strict=True))
         record = replace(
@@ -118,13 +137,12 @@ class ClosedLoop:
 
     @property
     def state(self) -> dict[str, Any]:
-        """C, rho, Omega and the evidence about cues as JSON values, for the checkpoint."""
-        return {**self._state.to_json(), "lessons": self._evidence.to_json()}
+        """C, rho and Omega as JSON values, for the checkpoint."""
+        return self._state.to_json()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint's state; what the recipe fixes (the window, a static rho) is the recipe's."""
         self._state = State.from_json(state, self._settings, self._extension)
-        self._evidence = Evidence.from_json(state["lessons"])
 
 
 def records_to_log(

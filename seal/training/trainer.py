@@ -71,6 +71,8 @@ class SEALTraining(WholeRollouts, Durable):
         bypassed = self.config.algorithm.rollout_correction.bypass_mode
         step = step.with_tokens(self._settings.checks_logprobs(self.global_steps) and not bypassed)
         differences = step.compare_logprobs(self.global_steps, self._settings)
+        if self._settings.teaches:
+            step = step.with_plain_baselines(self.config.algorithm.norm_adv_by_std_in_grpo)
         advantages = step.group_advantages
         w, report = self._loop.step(self.global_steps, step.records, step.groups, transfers)
         step.write_advantages(w)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seal.records.trajectory import TrajectoryRecord
-from seal.training.closed_loop import Group
+from seal.training.closed_loop import Group, plain_advantages
 
 _EPSILON = 1e-6
 """As in verl, which divides by the standard deviation plus this."""
@@ -29,15 +29,21 @@ def follow_from_rewards(config: Mapping[str, Any]) -> bool:
 def group_advantages(
     records: Sequence[TrajectoryRecord], groups: Sequence[Group], *, by_deviation: bool
 ) -> list[float]:
-    """A_j of each trajectory; 0 for one that does not count or has no token. by_deviation: divided by its group's."""
+    """A_j of each trajectory; 0 for one that does not train or has no token. by_deviation: divided by its group's.
+
+    Plain rollouts beside a teacher's cued ones are compared with plain ones alone.
+    """
+    plain = plain_advantages(records, groups, by_deviation=by_deviation)
     scores: dict[str, list[float]] = defaultdict(list)
     for record, group in zip(records, groups, strict=True):
         if group.counts:
             scores[group.uid].append(record.score)
     advantages = []
-    for record, group in zip(records, groups, strict=True):
+    for place, (record, group) in enumerate(zip(records, groups, strict=True)):
         advantage = 0.0
-        if group.counts and record.tokens:
+        if group.trains and record.tokens and place in plain:
+            advantage = plain[place]
+        elif group.trains and record.tokens:
             own = scores[group.uid]
             advantage = record.score - statistics.fmean(own)
             if by_deviation:

@@ -92,7 +92,7 @@ class StoredLog:
         if self.training:
             params["enforce_available_tools"] = True
             if record.cues:  # with a teacher only a part of the step's
-                params["omega"] = Omega.of(record.cues, record.omega_version).to_json()
+                params["omega"] = Omega.of(record.cues, record.omega_version).to_json() | (record.documents or {})
             elif record.omega_version is not None:
                 params["omega"] = omegas[record.omega_version]
         if (limit := self._max_steps()) is not None:

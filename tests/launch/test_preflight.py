@@ -151,11 +151,12 @@ def test_a_checkpoint_s_folder_without_weights_is_named(config, tmp_path):
     assert "its config.json is cut or no JSON" in refused(config, preflight.CHECKS["model"])
 
 
-def test_permuted_labels_are_no_control_of_a_retry(config):
+@pytest.mark.parametrize("source", ["permuted", "random"])
+def test_other_labels_are_no_control_of_a_retry_which_reads_none(config, source):
     config.seal.interface = {**config.seal.interface, "teacher": "retry", "share": 0.5}
     preflight.CHECKS["teacher"](Recipe.of(config))
-    config.seal.diagnosis.source = "permuted"
-    assert "seal.diagnosis.source=permuted" in refused(config, preflight.CHECKS["teacher"])
+    config.seal.diagnosis.source = source
+    assert f"seal.diagnosis.source={source}" in refused(config, preflight.CHECKS["teacher"])
 
 
 @pytest.mark.parametrize(("share", "fits"), [(0.1, False), (0.125, True), (1.0, True)])

@@ -130,7 +130,7 @@ def test_the_released_recipe_is_the_public_releases():
 
 @pytest.mark.parametrize("mode", format_names())
 def test_every_cue_of_a_run_has_words_in_its_prompt_mode(mode):
-    """A cue without words would be counted, retired and recorded as shown."""
+    """A cue without words would be counted and recorded as shown."""
     evolve = read_recipe(QUICKSTART, [f"env_service.prompt_mode={mode}"]).settings.interface.evolve
     told = {name for name, cue in catalogue().items() if cue.kind != "feedback" and _start(mode, name) != _start(mode)}
     assert {cue.name for cue in cues_in_use(evolve) if cue.kind != "feedback"} == told - {"right_service"}

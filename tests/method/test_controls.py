@@ -7,7 +7,7 @@ import pytest
 
 from seal.method import controls
 from seal.method import labels as vocabulary
-from seal.method.controls import exchanged_names, named_failures
+from seal.method.controls import exchanged_names
 from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.profile import Profile, Rollout, Tally
 from seal.settings.diagnosis import DiagnosisSettings
@@ -77,23 +77,6 @@ def test_permuted_keeps_which_turns_failed_alike():
     assert sorted(pooled(found).values()) == sorted(pooled(MANY).values())
     for before, after in zip(MANY, found, strict=True):
         assert all(z == "pass" or z != other for z, other in zip(before, after, strict=True))
-
-
-@pytest.mark.parametrize("source", ["verifier", "random"])
-def test_the_failures_of_a_prompt_go_by_the_names_of_the_source(source):
-    settings = DiagnosisSettings(source=source)
-    seen = {"pass", "state_mismatch", "missing_tool_call", "budget_cut", "correct_abstention"}
-    failures = frozenset({"state_mismatch", "missing_tool_call"})
-    found = named_failures(seen, settings, 0, "1/7")
-    assert found == named_failures(seen, settings, 0, "1/7") and len(found) == 2
-    assert (
-        found
-        == {
-            "verifier": failures,
-            "random": named_failures({"recovery_failure", "response_mismatch"}, settings, 0, "1/7"),
-        }[source]
-    )
-    assert named_failures({"pass"}, settings, 0, "1/7") == frozenset()
 
 
 def test_random_draws_from_the_window_and_not_from_the_run():

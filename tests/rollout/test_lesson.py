@@ -116,16 +116,23 @@ def test_an_interface_without_cues_teaches_nothing(url):
             assert not record.silent and not record.taught and record.omega_version is None
 
 
-def test_only_where_no_plain_rollout_passes_others_see_the_cues_that_answer_its_failures(url):
-    passing = roll_out([url], ScriptedEngine(reference_texts()), *RETRY, omega=OMEGA, trajectories=8)
+def test_where_no_plain_rollout_passes_retries_see_the_documents_of_the_tools_that_were_called_wrongly(url):
+    wrong = '<tool_call>{"name":"cp","arguments":{"source":"a"}}</tool_call>'
+    passing = roll_out([url], ScriptedEngine([wrong, *reference_texts()]), *RETRY, omega=OMEGA, trajectories=8)
     assert not any(record.cues for _, record in passing)
-    failing = roll_out([url], ScriptedEngine([WRONG, "Done."]), *RETRY, omega=OMEGA, trajectories=8)
-    failed = frozenset().union(*(record.signals for _, record in failing if not record.cues))
-    answers = {name for name in OMEGA["cues"]["*"] if catalogue()[name].label in failed}
-    seen = [set(record.cues) for _, record in failing]
-    # Plain ones, retries, and the last retry, which stays plain to measure the lift of the others.
-    assert seen == [set(), answers] * 3 + [set(), set()]
-    assert {"feedback_tools", "listed_tools"} <= answers < set(OMEGA["cues"]["*"])
+    unread = roll_out([url], ScriptedEngine([WRONG, "Done."]), *RETRY, omega=OMEGA, trajectories=8)
+    assert not any(record.cues for _, record in unread), "a tool that does not exist has no document"
+    seen = {}
+    for entries in ("own", "other", "all"):
+        chosen = (*RETRY, f"seal.interface.entries={entries}")
+        played = roll_out([url], ScriptedEngine([wrong, "Done."]), *chosen, omega=OMEGA, trajectories=8)
+        # Plain ones, retries, and the last retry, which stays plain to measure the lift of the others.
+        assert [bool(record.cues) for _, record in played] == [False, True] * 3 + [False, False]
+        texts = {record.messages[0]["content"].partition("Required: ")[2] for _, record in played if record.cues}
+        (text,) = texts
+        seen[entries] = {entry.split()[0] for entry in text.splitlines()[0].split("; ")}
+        assert all((record.documents is None) == (entries == "all") for _, record in played if record.cues)
+    assert seen["own"] == {"cp"} and len(seen["other"]) == 1 and seen["other"] < seen["all"] - {"cp"}
 
 
 def test_a_plain_rollout_that_breaks_off_keeps_no_retry_waiting(url):

@@ -28,13 +28,13 @@ from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
 from seal.launch.recipe import read_recipe
 from seal.launch.record import without_secrets
-from seal.method.controls import named_failures
 from seal.method.interface.cues import Omega
 from seal.method.teacher import omega_for, sees_omega, teacher_of
 from seal.records.folder import RunFolder
 from seal.records.method import method_digest
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
+from seal.rollout.lesson import broken_tools
 from seal.rollout.rewards import terminal_reward
 from seal.settings import SealSettings
 from seal.settings.reward import RewardSettings
@@ -281,11 +281,11 @@ def _lose(folder: Path, step: int, player: Player, loop: ClosedLoop, log: RunLog
 
 def _train(step: int, player: Player, loop: ClosedLoop, log: RunLog, rows: Sequence[TaskRow]) -> None:
     samples, omega = player.config["actor_rollout_ref"]["rollout"]["n"], loop.omega_to_send()
-    share, train = player.settings.interface.share, selected_rows(player.settings.data.train)
+    share = player.settings.interface.share
     records = []
     for row in rows:
         if player.settings.teaches:
-            records += _taught(player, row, train.index(row), samples, step, Omega.from_json(omega))
+            records += _taught(player, row, samples, step, Omega.from_json(omega))
         else:
             shown = (omega if sees_omega(sample, share) else None for sample in range(samples))
             records += [player.play(row, sample, step, each, True) for sample, each in enumerate(shown)]
@@ -297,21 +297,20 @@ def _train(step: int, player: Player, loop: ClosedLoop, log: RunLog, rows: Seque
     log.step(report.with_figures(seconds={"step": 1.5}, seal_seconds=0.01, logp_diff_max=1e-6, logp_diff_mean=1e-7))
 
 
-def _taught(player: Player, row: TaskRow, index: int, samples: int, step: int, omega: Omega) -> list[TrajectoryRecord]:
+def _taught(player: Player, row: TaskRow, samples: int, step: int, omega: Omega) -> list[TrajectoryRecord]:
     """A prompt with a teacher: the plain rollouts, then those that they call for, each with its lesson."""
     interface, settings = player.settings.interface, player.settings
     plain = {n: player.play(row, n, step, None, True) for n in range(samples) if not sees_omega(n, interface.share)}
     judged = [record for record in plain.values() if record.usable]
-    failed = frozenset().union(*(record.signals for record in judged))
-    failed = frozenset() if any(record.passed for record in judged) else failed
-    labels = named_failures(failed, settings.diagnosis, settings.seed, f"{step}/{index}")
+    passed = any(record.passed for record in judged)
+    broken = None if passed else frozenset().union(*(broken_tools(record.evidence) for record in judged))
     records = []
     for sample in range(samples):
         if sample in plain:
             records.append(plain[sample])
             continue
         role = teacher_of(settings).role(sample, samples)
-        shown = omega_for(role, omega, row.category, labels)
+        shown = omega_for(role, omega, row.category, interface.entries, broken)
         cues = shown.for_category(row.category) if shown else ()
         record = player.play(row, sample, step, shown.to_json() if shown else None, True)
         taught = False
@@ -319,7 +318,9 @@ def _taught(player: Player, row: TaskRow, index: int, samples: int, step: int, o
             told = [message["content"] for message in record.messages if message["role"] == "assistant"]
             taught = player.play(row, sample, step, None, True, told).passed
         silent = record.usable and (record.silent or (bool(cues) and not taught))
-        records.append(replace(record, cues=cues, taught=taught, silent=silent))
+        records.append(
+            replace(record, cues=cues, documents=(shown and shown.limit) or None, taught=taught, silent=silent)
+        )
     return records
 
 

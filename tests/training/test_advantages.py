@@ -1,6 +1,7 @@
 """A step's advantages through verl's GRPO and a real TransferQueue: what is weighed, and what stands apart."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from uuid import uuid4
 
@@ -21,6 +22,7 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.system.paths import HOME
 from seal.training.batch import StepBatch
 from seal.training.trainer import SEALTrainer
+from shelf.lab.advantages import group_advantages
 from tests.support.rollout_play import tokenizer
 
 RHO = [
@@ -105,10 +107,10 @@ def step(queue, tmp_path, monkeypatch):
     return lambda *overrides, **settings: Step(tmp_path, *overrides, **settings)
 
 
-def group_relative(scores):
+def group_relative(scores, by_deviation=True):
     """A_j of GRPO, written out."""
     scores = torch.tensor(scores)
-    return ((scores - scores.mean()) / (scores.std() + 1e-6)).tolist()
+    return ((scores - scores.mean()) / (scores.std() + 1e-6 if by_deviation else 1.0)).tolist()
 
 
 def check(found, expected):
@@ -288,6 +290,24 @@ def test_what_is_silent_is_in_the_baseline_and_teaches_nothing(step):
     expected = {f"a_{sample}_0": W["a"][sample] * advantages[sample] for sample in (0, 2, 3)}
     check(played.field("advantages"), {**expected, "a_1_0": 0.0})
     assert not played.field("loss_mask")["a_1_0"].any()
+
+
+@pytest.mark.parametrize("by_deviation", [True, False])
+def test_beside_a_teachers_cued_rollouts_plain_ones_are_compared_with_plain_ones(step, by_deviation):
+    cued = {"cues": ("schema_required",), "omega_version": 0}
+    teacher = ("seal.interface.teacher=share", "seal.interface.share=0.5", "seal.reweighting.enabled=false")
+    changes = {"b_0_0": cued | {"taught": True}, "b_3_0": cued | {"silent": True}, "a_3_0": cued | {"silent": True}}
+    deviation = f"algorithm.norm_adv_by_std_in_grpo={str(by_deviation).lower()}"
+    played = step(*teacher, deviation, changes=changes)
+    played.trainer._compute_advantage(played.batch, {})
+    half, whole = (group_relative(scores, by_deviation) for scores in ((1.0, 0.0, 1.0), SCORES["b"]))
+    expected = {f"a_{sample}_0": half[sample] for sample in range(3)}
+    expected |= {"b_0_0": whole[0], "b_1_0": 0.0, "b_2_0": 0.0, "a_3_0": 0.0, "b_3_0": 0.0}
+    check(played.field("advantages"), expected)
+    step_batch = StepBatch.read(played.batch)
+    records = [replace(record, tokens=1) for record in step_batch.records]
+    recomputed = group_advantages(records, step_batch.groups, by_deviation=by_deviation)
+    assert recomputed == pytest.approx([expected[key] for key in step_batch.keys], abs=1e-5), "as `seal verify` does"
 
 
 def test_verls_difference_of_engine_and_actor_leaves_lessons_out(step, monkeypatch):

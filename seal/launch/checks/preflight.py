@@ -22,7 +22,7 @@ from seal.launch.checks.places import check_places
 from seal.launch.checks.plan import require_plan
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
-from seal.method.teacher import teacher_of, whole_part
+from seal.method.teacher import whole_part
 from seal.settings.sentences import shown
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -146,10 +146,15 @@ def _teacher(recipe: Recipe) -> None:
             "algorithm.rollout_correction.bypass_mode=true makes the engine's log-probs the old ones, but it saw "
             "the cues that seal.interface.teacher takes away: leave it false."
         )
-    if teacher_of(settings).answers and settings.diagnosis.source == "permuted":
+    if settings.teaches and (estimator := recipe.config.algorithm.adv_estimator) != "grpo":
         raise LaunchError(
-            "seal.diagnosis.source=permuted is no control of seal.interface.teacher=retry: where all fail, most labels "
-            "fire, so the cues hardly change. Set the source to random, or the teacher to share."
+            f"algorithm.adv_estimator={estimator} computes no baseline of a prompt's plain rollouts, which "
+            "seal.interface.teacher needs: set it to grpo, or the teacher to off."
+        )
+    if settings.interface.teacher == "retry" and settings.diagnosis.source != "verifier":
+        raise LaunchError(
+            f"seal.diagnosis.source={settings.diagnosis.source} is no control of seal.interface.teacher=retry, which "
+            "shows documents and reads no label: set seal.interface.entries=other, or the teacher to share."
         )
     share = settings.interface.share
     if rollouts >= 1 and whole_part(share, rollouts) < 1:

@@ -12,6 +12,7 @@ from pydantic import NonNegativeInt
 from seal.method.diagnosis.categories import environment_of
 from seal.method.diagnosis.rules import extensions
 from seal.method.interface.wording import wording, wording_digest
+from seal.method.labels import ARGUMENT_MISMATCH
 from seal.settings.base import Settings
 
 EVERYWHERE = "*"
@@ -36,6 +37,11 @@ class Cue:
     def shows(self, compact: bool) -> bool:
         """Return whether a prompt mode has words for it; compact ones list the required arguments (`schema_cue`)."""
         return bool(self.wording(compact)) or self.name == "schema_required"
+
+    @property
+    def tells_documents(self) -> bool:
+        """Whether it speaks tool by tool of what the documents say (`schema_cue`)."""
+        return (self.kind, self.label) == ("schema", ARGUMENT_MISMATCH)
 
 
 @cache
@@ -110,13 +116,17 @@ class Omega:
         """16 hex digits over the active cues, their wording and a limit to tools; the version is left out."""
         active = {name for _, names in self.active for name in names} - wording()["cues"].keys()
         added = [astuple(catalogue()[name]) for name in sorted(active)]
-        limited = [] if self.tools is None else [[self.tools, self.others]]
+        limited = [self.limit] if self.limit else []
         content = json.dumps([self.active, wording_digest(), *added, *limited], separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
-        limited = {} if self.tools is None else {"tools": list(self.tools), "others": self.others}
-        return {"version": self.version, "cues": {scope: list(names) for scope, names in self.active}, **limited}
+        return {"version": self.version, "cues": {scope: list(names) for scope, names in self.active}, **self.limit}
+
+    @property
+    def limit(self) -> dict[str, Any]:
+        """The part of its JSON values that limits its schema cues to tools; {} without a limit."""
+        return {} if self.tools is None else {"tools": list(self.tools), "others": self.others}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

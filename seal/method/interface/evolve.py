@@ -74,13 +74,11 @@ def evolve(
     settings: EvolveSettings,
     step: int,
     extension: Extension = PAPER,
-    retired: Collection[str] = (),
 ) -> tuple[Omega, tuple[Event, ...]]:
     """Omega_{t+1} and its changes. Deterministic; the version grows by one when a cue changed.
 
     Each environment of a run with several is judged by its own figures and has its own cues. One with fewer than
-    ``min_count`` turns in the window keeps its cues. retired: cues that are shown no more, whatever the figures, as
-    "environment/cue".
+    ``min_count`` turns in the window keeps its cues.
     """
     tally, active = profile.recent(), dict(omega.active)
     events: list[Event] = []
@@ -95,7 +93,6 @@ def evolve(
             on = {catalogue()[name].label for name in before - permanent}
             chosen = _weaknesses(on, {cue.label for cue in adaptive}, figures, settings)
             after = permanent | {cue.name for cue in adaptive if cue.label in chosen}
-        after = frozenset(name for name in after if f"{environment}/{name}" not in retired)
         if after != before:
             active[scope] = tuple(after)
         for name, cue in catalogue().items():

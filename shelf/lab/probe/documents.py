@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 
 from seal.launch.recipe import Recipe
 from seal.method.interface.cues import Omega, catalogue
-from seal.method.labels import ARGUMENT_MISMATCH
 from seal.rollout.lesson import broken_tools
 from shelf.lab.probe.rollouts import Job, Played, by_task, plain_rollouts, playing
 from shelf.statistics.intervals import paired_difference
@@ -28,7 +27,7 @@ MEANS = {
     OWN: "the entries of the tools whose schema its own calls broke",
     ALL: "all entries, or as many as the prompt mode has room for",
 }
-ENTRIES = Omega.of(name for name, cue in catalogue().items() if (cue.kind, cue.label) == ("schema", ARGUMENT_MISMATCH))
+ENTRIES = Omega.of(name for name, cue in catalogue().items() if cue.tells_documents)
 MOST = 20
 """The most tools in the table and in the picture."""
 

@@ -15,7 +15,6 @@ from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.interface.cues import Omega
 from seal.method.interface.evolve import cues_in_use
 from seal.method.labels import SYNONYMS
-from seal.method.teacher import answering
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
 from seal.training.closed_loop import ClosedLoop, mark_groups
@@ -23,9 +22,6 @@ from shelf.lab.advantages import group_advantages
 from shelf.lab.probe.rollouts import DialogueTokens, Job, Played, Rollouts, by_task, plain_rollouts, playing
 from shelf.statistics.intervals import paired_difference
 from shelf.suites.bar import Bar
-
-RETRY = "all of these"
-"""The cues for all failures of a task that no plain rollout passes: what `seal.interface.teacher=retry` shows."""
 
 GRADIENTS = 24
 """The most successes with a cue whose gradients are taken: one of each task before a second of one."""
@@ -49,7 +45,7 @@ Answers = Sequence[tuple[Question, Rollouts]]
 
 
 def questions(settings: SealSettings, tasks: Sequence[TaskRow], plain: Rollouts) -> Iterator[Question]:
-    """One for each cue that the recipe uses, by label, and the last for a retry."""
+    """One for each cue that the recipe uses, by label."""
     counted = {task: [each.record for each in rollouts if each.record.usable] for task, rollouts in plain.items()}
     found, failed = {task: [_named(each) for each in some] for task, some in counted.items()}, seen_labels(plain)
     cues = sorted(
@@ -58,10 +54,6 @@ def questions(settings: SealSettings, tasks: Sequence[TaskRow], plain: Rollouts)
     for cue in cues:
         rate = fmean(cue.label in labels for some in found.values() for labels in some)
         yield Question(cue.name, cue.label, rate, {n: Omega.of([cue.name]) for n in plain if cue.label in failed[n]})
-    everything = Omega.of(cue.name for cue in cues)
-    lost = [task for task, some in counted.items() if not any(each.passed for each in some)]
-    answers = {task: answering(everything, tasks[task].category, failed[task]) for task in lost}
-    yield Question(RETRY, "", len(lost) / len(plain), {task: omega for task, omega in answers.items() if omega.active})
 
 
 def seen_labels(plain: Rollouts) -> dict[int, set[str]]:
@@ -116,8 +108,7 @@ def lines(gains: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for row in gains:
         if row["label"] != label:
             label = row["label"]
-            what = f"{label}: in {row['rate']:.0%} of plain rollouts" if label else "no plain rollout passes"
-            yield f"\n{what}, in {row['tasks']:.0%} of tasks"
+            yield f"\n{label}: in {row['rate']:.0%} of plain rollouts, in {row['tasks']:.0%} of tasks"
             yield f"{'  cue':<18}{'plain':>6}{'lift [95 %]':>23}{'replayed':>10}{'transfer':>9}{'cued':>7}{'taught':>7}"
         lift, low, high, cued, taught = (_points(row[name]) for name in ("lift", "low", "high", "cued", "taught"))
         plain, replayed = ("-" if row[name] is None else f"{row[name]:.0%}" for name in ("plain", "replayed"))

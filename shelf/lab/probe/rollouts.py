@@ -63,7 +63,7 @@ class _Loop(SEALAgentLoop):
     async def played(self, job: Job, task: TaskRow) -> Played:
         known = {"index": job.task, "session_id": job.sample, "global_steps": 1, "training": True}
         row = Row.read({**task.to_verl(job.task), **known, "omega": job.omega and job.omega.to_json()})
-        record, stream = await self._roll_out({"temperature": self.rollout_config.temperature}, row)
+        record, (*_, stream) = await self._roll_out({"temperature": self.rollout_config.temperature}, row)
         record, lesson = await self._lesson(record, stream, row)
         return Played(job, record, _tokens(stream), lesson and _tokens(lesson))
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from seal.data.rows import TaskRow
-from seal.method.interface.cues import Omega, catalogue
+from seal.method.interface.cues import Omega
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
 from seal.system.net import free_port
@@ -15,7 +15,7 @@ from seal.system.paths import HOME
 from shelf.lab.cli.probe import app
 from shelf.lab.probe.documents import lines as table
 from shelf.lab.probe.documents import lost_tasks, report
-from shelf.lab.probe.measure import RETRY, Policy, Question, gain, lines, questions
+from shelf.lab.probe.measure import Policy, Question, gain, lines, questions
 from shelf.lab.probe.rollouts import DialogueTokens, Job, Played
 from tests.support.recipes import composed
 
@@ -41,9 +41,6 @@ def test_a_cue_is_asked_where_a_plain_rollout_fails_as_its_label_says():
     assert set(asked["schema_required"].shown) == {0, 1} and asked["schema_required"].rate == 3 / 8
     assert asked["schema_required"].shown[0] == Omega.of(["schema_required"])
     assert set(asked["reread_state"].shown) == {3} and not asked["recover"].shown
-    retry = asked[RETRY].shown
-    assert set(retry) == {0, 3} and retry[3].for_category("base") == ("reread_state",)
-    assert {catalogue()[name].label for name in retry[0].for_category("base")} == {"argument_mismatch"}
 
 
 def test_what_can_be_handed_on_is_lift_times_share_of_tasks_times_what_transfers():
@@ -129,7 +126,7 @@ def test_the_command_probes_a_policy(tmp_path):
     found = json.loads((tmp_path / "probe.json").read_text())
     assert found["lost"] == 0 and found["rollouts"] > 8
     cues = {row["cue"] for row in found["gains"]}
-    assert RETRY in cues and {"schema_required", "feedback_tools", "recover"} < cues
+    assert {"schema_required", "feedback_tools", "recover"} < cues
     assert any(row["transfer"] for row in found["gains"])
 
 

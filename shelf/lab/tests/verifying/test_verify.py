@@ -65,9 +65,9 @@ def test_every_part_of_the_method_holds(overrides, tmp_path, url):
     assert_holds(write_run(tmp_path / "run", *SMALL, *overrides, steps=2, validations=(2,), lost=0.2, late=0.02), url)
 
 
-@pytest.mark.parametrize("teacher", ["retry", "share"])
-def test_a_run_with_a_teacher_holds_but_for_whom_it_taught(teacher, tmp_path, url):
-    asked = (*TEACHER, f"seal.interface.teacher={teacher}")
+@pytest.mark.parametrize("interface", ["{teacher: retry, entries: all}", "{teacher: share}"])
+def test_a_run_with_a_teacher_holds_but_for_whom_it_taught(interface, tmp_path, url):
+    asked = (*TEACHER, f"seal.interface={interface}")
     found = assert_holds(write_run(tmp_path / "run", *SMALL, *asked, steps=3, validations=(), seed=1), url)
     assert any("teacher's cues" in what for what in found.unjudged)
 
