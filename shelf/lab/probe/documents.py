@@ -169,7 +169,9 @@ def draw(found: Mapping[str, Any], title: str, path: Path) -> None:
     marks[OWN] = ("#0072B2", "s", "its own entry")
     axes.hlines(places, [100 * t[NOTHING] for t in tools], [100 * t[OWN] for t in tools], color="#C8D8E8", linewidth=3)
     for arm, (color, mark, name) in marks.items():
-        axes.scatter([100 * t[arm] for t in tools], places, color=color, marker=mark, s=26, label=name, zorder=3)
+        # A ring, because another mark may cover it.
+        look = {"facecolors": "none", "s": 90} if arm == NOTHING else {"facecolors": color, "s": 26}
+        axes.scatter([100 * t[arm] for t in tools], places, edgecolors=color, marker=mark, label=name, zorder=3, **look)
     axes.set_yticks(places, [f"{t['tool']} ({t['tasks']})" for t in tools])
     axes.set_xlim(-2, 102)
     axes.set_xlabel("passed, %, of the tasks (their number) in which a call broke this tool's schema")
