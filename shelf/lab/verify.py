@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -167,7 +167,8 @@ class _Verification:
                 self._found.compare(what, place, difference(_part(each.stored, names), _part(each.now, names)))
             if teaches and each.stored.cues:
                 self._found.unjudged["rollouts with a teacher's cues: which cues, and whether they taught"] += 1
-            yield each.now
+            # A teacher silences by the lesson, which the log does not hold.
+            yield replace(each.now, silent=each.stored.silent) if teaches else each.now
 
     def _whole(self, log: StoredLog, records: Sequence[TrajectoryRecord]) -> None:
         """Check that a step has all samples of all its prompts, and a validation those of all its rows, each once."""

@@ -227,7 +227,11 @@ def mixed():
 def test_each_setting_of_the_method_is_refused_on_resume_or_holds_in_the_next_step():
     blocks = {name: getattr(settings(), name) for name in ("diagnosis", "interface", "reweighting")}
     keys = {f"{name}.{key}" for name, block in blocks.items() for key in type(block).model_fields}
-    by_rollout = {"interface.share", "interface.teacher"}  # `Row` and the agent loop read them anew in each rollout
+    by_rollout = {
+        "interface.share",
+        "interface.teacher",
+        "interface.entries",
+    }  # `Row` and the agent loop read them anew in each rollout
     assert (
         keys - METHOD.keys() - by_rollout
         == {"diagnosis.taxonomy", "interface.evolve"}
