@@ -135,11 +135,26 @@ def _said(message: Any) -> Any:
     return [message.get(key) or None for key in ("role", "content", "tool_calls")] if known else message
 
 
+_ENDS = ("", "stop", "end_turn", "stop_sequence", *(_CUTS := ("length", "max_tokens")))
+"""Reasons of endpoints for the end of an answer, which may be empty then."""
+_SAYS = ("content", "parts", "tool_calls", "function_call", "refusal", "text")
+
+
+def _note_cut(answer: Row, row: dict[str, Any]) -> str:
+    """The reason for the end of an endpoint's answer, "" without one. row: gets its cut."""
+    names = ("finish_reason", "finishReason", "stop_reason", "stopReason")
+    reason = next((str(answer[name]).lower() for name in names if answer.get(name)), "")
+    if reason in _CUTS:
+        row["is_truncated"] = True
+    return reason
+
+
 def answer_of(value: Any, row: dict[str, Any]) -> list[Any]:
     """The messages of an endpoint's answer. row: gets its cut. ValueError for another form, and for several answers."""
     if isinstance(value, str):
         return [{"role": "assistant", "content": value}]
     if isinstance(value, Mapping):
+        _note_cut(value, row)
         for key in ("body", "choices", "candidates", "output", "message"):
             if value.get(key) and isinstance(value[key], list | Mapping):
                 return answer_of(value[key], row)
@@ -155,8 +170,10 @@ def answer_of(value: Any, row: dict[str, Any]) -> list[Any]:
         if len(value) > 1:
             raise ValueError(f"has {len(value)} answers: one is expected")
         choice = value[0]
-        if choice.get("finish_reason") == "length":
-            row["is_truncated"] = True
+        reason = _note_cut(choice, row)
+        said = choice.get("message", choice.get("content", choice))
+        if isinstance(said, Mapping) and reason not in _ENDS and not any(map(said.get, _SAYS)):
+            raise ValueError(f"its answer is empty, and its end is {reason}")
         if isinstance(choice.get("content"), Mapping):
             return [{"role": "assistant", **choice["content"]}]
         return answer_of({key: choice[key] for key in ("message", "text") if key in choice}, row)

@@ -34,6 +34,10 @@ SHOWN = (
 UNKNOWN = frozenset(rule.label for rule in taxonomy_of("paper").rules) - {*SHOWN, *labels.BROKEN}
 _REACT = re.compile(r"^Action:.*\n+Action Input:|^Action: *\w+[(\[]|<\|action_start\|>|functools\[", re.MULTILINE)
 """Calls of agents and templates that no endpoint has."""
+_WITHIN = re.compile(r".*(?:[.:/]|__)", re.DOTALL)
+"""The name of a server or a module before the name of its tool."""
+_ENDING = re.compile("final|finish|submit|complete|terminate|done|answer", re.IGNORECASE)
+"""Names of the tools with which harnesses let a policy end, and which they do not list."""
 REPEATS = 3
 """A call made so often in a turn, with the same arguments and result, was not needed."""
 
@@ -103,7 +107,8 @@ def _evidence(
     turns, pending = [], False
     for number, messages in enumerate(heard):
         ends = cut if number == len(heard) - 1 else ""
-        actions = [_action(calls, documents) for calls in messages]
+        last = number == len(heard) - 1
+        actions = [_action(calls, documents, last and calls is messages[-1]) for calls in messages]
         actions[-1] = replace(actions[-1], truncated=ends == "length")
         calls = [call for action in actions for call in action.calls]
         turns.append(
@@ -121,13 +126,17 @@ def _evidence(
     return turns
 
 
-def _action(heard: Sequence[Heard], documents: dict[str, Document] | None) -> ActionEvidence:
+def _action(heard: Sequence[Heard], documents: dict[str, Document] | None, ends: bool) -> ActionEvidence:
+    """The evidence of a message. ends: nothing of the rollout follows it but its results."""
     calls = []
     for call in heard:
         if call.refused:
             continue
         name, arguments, result = call.name, call.arguments, call.result or ""
         judged = documents is not None and call.documented
+        if judged and name not in documents:
+            elsewhere = result and _WITHIN.sub("", name) in documents and not REFUSES.search(result)
+            judged = not elsewhere and not (ends and not result and _ENDING.search(name))
         available, document = not judged or name in documents, documents.get(name, {}) if judged else {}
         broken = violations(arguments, document)
         error = "execution" if marks_failure(result) else None

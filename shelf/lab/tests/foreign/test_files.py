@@ -266,6 +266,13 @@ FAULTLESS = {
         "step": 1,
     },
     "a refusal": row(ASKED, said(refusal="I will not.")),
+    "a name with its server's": row(
+        ASKED,
+        said(tool_calls=[{"function": {"name": "mcp__shop__refund", "arguments": RIGHT}}]),
+        {"role": "tool", "content": "refunded"},
+        ANSWER,
+    ),
+    "the tool that ends": row(ASKED, said(tool_calls=[{"function": {"name": "final_answer", "arguments": {}}}])),
 }
 
 
@@ -289,7 +296,7 @@ def test_nothing_that_only_a_file_s_form_adds_is_a_fault(tmp_path):
     records = diagnose(tmp_path, written(tmp_path, *FAULTLESS.values()))
     labelled = [name for name, each in zip(FAULTLESS, records, strict=True) if {*each.labels} != {"checker_error"}]
     assert not labelled
-    assert [each.calls for each in records] == [1, 1, 1, 1, 0, 0]
+    assert [each.calls for each in records] == [1, 1, 1, 1, 0, 0, 1, 1]
 
 
 UNREAD = {
@@ -312,6 +319,14 @@ UNREAD = {
     },
     "OpenInference": {"name": "llm", "attributes": {"llm.input_messages.0.message.role": "user"}},
     "DSPy": {"trajectory": {"tool_name_0": "refund", "tool_args_0": WRONG}},
+    "a call that the endpoint could not read": {
+        "contents": GEMINI[:1],
+        "candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "content": {}}],
+    },
+    "an answer that its filter took": {
+        **ASKED_ALONE,
+        "choices": [{"finish_reason": "content_filter", "message": said()}],
+    },
     "a part that may be a call": row(ASKED, said(content=[{"type": "tool-refund", "input": WRONG}])),
     "a tool without a name": row(*WHOLE, tools=[{"title": "refund", "schema": SCHEMA}]),
     "text that is no JSON": {**row(), "messages": "[{'role': 'user'"},
