@@ -185,14 +185,16 @@ def test_a_branch_goes_on_from_the_tokens_that_it_shares_and_the_one_that_was_ke
     texts, number = native_texts(), count()
 
     async def first_waits(_):
-        pair, kept = divmod(next(number), 2)
+        pair, kept = divmod(asked := next(number), 2)
         ids = tokens([texts[pair] if kept else "Wait."])
-        return TokenOutput(token_ids=ids, log_probs=[-1.0] * len(ids), stop_reason="completed")
+        steps = {"min_global_steps": asked, "max_global_steps": asked}
+        return TokenOutput(token_ids=ids, log_probs=[-1.0] * len(ids), stop_reason="completed", extra_fields=steps)
 
     ((outputs, record),) = dialogues([url], ScriptedEngine((), first_waits), named("choosing"), *NATIVE)
     *others, main = outputs
     assert (record.infra, record.score, record.trained_share) == (None, 1.0, 1.0) and len(others) == len(texts)
     assert sampled(main) == tokens(texts) and [sampled(other) for other in others] == [tokens(["Wait."])] * len(others)
+    assert record.weights == (0, 2 * len(texts) - 1), "the first message is in another dialogue than the last"
     whole = [*main.prompt_ids, *main.response_ids]
     for other in others:
         shared = other.response_mask.index(1)

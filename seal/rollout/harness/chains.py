@@ -152,7 +152,9 @@ class Policy:
     def facts(self) -> dict[str, Any]:
         """The fields of the record that the chains decide."""
         streams, sampled = self.streams, sum(message.tokens for message in self._said)
+        weights = [pair for each in streams if (pair := each.facts().get("weights"))]
         return streams[-1].facts() | {
+            "weights": (min(old for old, _ in weights), max(new for _, new in weights)) if weights else None,
             "tokens": sampled,
             "rewritten": max(0, len(self._chains) - 1),
             "trained_share": sum(sum(each.mask) for each in streams) / sampled if sampled else 1.0,
