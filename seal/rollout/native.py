@@ -9,6 +9,7 @@ import logging
 import re
 from ast import literal_eval
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from verl.experimental.agent_loop import tool_parser
@@ -103,36 +104,37 @@ class NativeFormat:
             thoughts = (
                 text[: len(text) - len(body)].strip().removeprefix("<think>").removesuffix("</think>").strip("\n")
             )
-        content, *pieces = body.split(marks.opening)
-        entries = [await self._entry(piece, number, tools) for number, piece in enumerate(pieces)]
+        first, *pieces = body.split(marks.opening)
+        calls, said, stray = [], [first], marks.closing in first
+        for number, piece in enumerate(pieces):
+            inside, closed, after = piece.partition(marks.closing)
+            call = await self._call(inside, number, tools) if closed else None
+            calls += [call] if call is not None else []
+            said += [after] if call is not None else [f"{marks.opening}{inside}{closed}", after]
+            stray = stray or marks.closing in after
         around = () if self._name == "gpt-oss" else tuple(filter(None, (marks.before, marks.after)))
-        closed = sum(marks.closing in piece for piece in pieces)
-        if body.count(marks.closing) > closed or (not pieces and any(mark in body for mark in around)):
-            entries.append(self._unread())
-        content = "\n".join((content, *(piece.partition(marks.closing)[2] for piece in pieces[-1:])))
-        for mark in (*around, marks.closing):
-            content = content.replace(mark, "")
-        content = content.strip()
+        stray = stray or (not pieces and any(mark in body for mark in around))
+        for mark in around if calls else ():
+            said = [part.replace(mark, "") for part in said]
+        content = "\n".join(filter(None, map(str.strip, said)))
         if self._name == "gpt-oss":
             content = _HEADER.sub("", content).strip()
         if thoughts:
             content = f"<think>\n{thoughts}\n</think>\n\n{content}"
-        return write_message(content, sorted(entries, key=lambda each: UNREAD in each))
+        unread = {UNREAD: f"it is not in the format {self._name}"}
+        return write_message(content, [*calls, *[unread] * (len(pieces) - len(calls) + stray)])
 
-    async def _entry(self, piece: str, number: int, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """What stands after an opening as an entry of `tool_calls`."""
+    async def _call(self, inside: str, number: int, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+        """What stands between the marks of a call as an entry of `tool_calls`, None if it is none."""
         marks = self._marks
-        inside, closed, _ = piece.partition(marks.closing)
         if self._name == "gpt-oss":
             inside = _RECIPIENT.sub(r"\1 <|constrain|>json<|message|>", inside)
         whole = f"{marks.before}{marks.opening}{inside}{marks.closing}{marks.after}"
         _, found = await ToolParser.get_tool_parser(self._name, _Text(self._tokenizer, whole)).extract_tool_calls([])
-        if not closed or len(found) != 1:
-            return self._unread()
         try:
             name, arguments = self._meant(found[0], inside, tools)
-        except (ValueError, RecursionError):
-            return self._unread()
+        except (IndexError, ValueError, RecursionError):
+            return None
         return entry(name, arguments, found[0].tool_call_id or f"call_{number}")
 
     def _meant(
@@ -153,9 +155,6 @@ class NativeFormat:
                 for key, flag, raw in _TAGGED.findall(inside)
             }
         return name, arguments
-
-    def _unread(self) -> dict[str, Any]:
-        return {UNREAD: f"it is not in the format {self._name}"}
 
 
 def _type(schema: Any) -> Any:
@@ -182,12 +181,20 @@ def token_builder(tokenizer: Any, model_type: str | None, kwargs: Mapping[str, A
     return create_continuous_token_builder(tokenizer, hf_model_type=model_type, chat_template_kwargs=dict(kwargs))
 
 
-def request(dialogue: Sequence[Mapping[str, str]]) -> tuple[list[Message], list[dict[str, Any]]]:
-    """An episode's messages for a chat template, and the tools of its system text.
+class Prompt(NamedTuple):
+    """An episode for a chat template: its messages, the tools of its system text, and those announced later.
 
-    Tools that a later message announces stay in its text: a template shows tools at the beginning alone, and what was
-    sampled after it must not move. An answer to what was no call of the format is the user's.
+    The latter stay in the text of their message: a template shows tools at the beginning alone, and what was sampled
+    after it must not move.
     """
+
+    messages: list[Message]
+    tools: list[dict[str, Any]]
+    announced: list[dict[str, Any]]
+
+
+def request(dialogue: Sequence[Mapping[str, str]]) -> Prompt:
+    """The messages of an episode; an answer to what was no call of the format is the user's."""
     first, rest = dialogue[0], dialogue[1:]
     if first["role"] != "system":
         first, rest = {"content": ""}, dialogue
@@ -197,6 +204,7 @@ def request(dialogue: Sequence[Mapping[str, str]]) -> tuple[list[Message], list[
     system = "\n\n".join(filter(None, (text, cues)))
     messages: list[Message] = [{"role": "system", "content": system}] if system else []
     unanswered: list[dict[str, Any]] = []
+    announced: list[dict[str, Any]] = []
     for message in rest:
         role, text = message["role"], message["content"]
         if role == "assistant":
@@ -211,7 +219,9 @@ def request(dialogue: Sequence[Mapping[str, str]]) -> tuple[list[Message], list[
             )
         else:
             messages.append({"role": "user" if role == "tool" else role, "content": text})
-    return messages, tools
+            with suppress(ValueError):  # a user may write a line that only looks like tools
+                announced += split_tools(split_cues(text)[0])[1]
+    return Prompt(messages, tools, announced)
 
 
 def noted(cues: str, tools: Sequence[Mapping[str, Any]]) -> tuple[str, list[dict[str, Any]]]:

@@ -32,6 +32,7 @@ class TokenStream:
     def __init__(self, loop: AgentLoopBase, budgets: Budgets, trains: bool, native: NativeFormat | None = None):
         self._loop, self._budgets, self._trains, self._native = loop, budgets, trains, native
         self._tools: list[dict[str, Any]] | None = None
+        self._known: list[dict[str, Any]] = []
         self.stops = {loop.tokenizer.eos_token_id, *(native.stops if native is not None else ())}
         self._heard = 0  # how many messages of the dialogue are in the tokens
         self._before: list[int] = []  # the same when each message was sampled
@@ -81,7 +82,7 @@ class TokenStream:
         """A sampled message as the service reads it; cut: a limit cut it, so that it has no stop token."""
         if self._native is None:
             return self.decoded(ids if cut else ids[:-1])
-        return await self._native.read(self.decoded(ids), "" if cut else self.decoded(ids[-1:]), self._tools or ())
+        return await self._native.read(self.decoded(ids), "" if cut else self.decoded(ids[-1:]), self._known)
 
     def decoded(self, ids: Sequence[int]) -> str:
         """The text of some tokens, special ones included."""
@@ -95,7 +96,8 @@ class TokenStream:
         ids, mask, logprobs, prompt = self.ids, self.mask, self.logprobs, self.prompt_length
         messages = dialogue.messages
         if self._native is not None:
-            messages, self._tools = request(messages)
+            messages, self._tools, announced = request(messages)
+            self._known = [*self._tools, *announced, *dialogue.info.get("tools", ())]
         if not ids:
             ids, prompt = await self._start(messages)
             mask, logprobs = [0] * (len(ids) - prompt), [0.0] * (len(ids) - prompt)

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from env_service.environments.kit.tool_calls import read_message
+from env_service.environments.kit.tool_calls import UNREAD, read_message
 from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
 from shelf.view.index import parse
@@ -138,7 +138,8 @@ def _actions(turn: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _said(content: str) -> str:
     """A message of the policy, with an API's tool calls as calls."""
     text, calls = read_message(content)
-    made = (call["function"] if isinstance(call.get("function"), dict) else call for call in calls)
+    read = (call for call in calls if UNREAD not in call)  # it is in the text
+    made = (call["function"] if isinstance(call.get("function"), dict) else call for call in read)
     return "\n".join(filter(None, (text, *(f"{each.get('name')}({each.get('arguments')})" for each in made))))
 
 

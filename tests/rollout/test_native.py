@@ -81,7 +81,7 @@ def test_a_reference_passes_and_its_tokens_are_those_sampled(url, family):
     stream = output.prompt_ids + output.response_ids
     assert all(stream[: len(prompt)] == prompt for prompt in engine.prompts)
     if family in KEEPING:
-        messages, tools = request(record.messages[:-1])
+        messages, tools, _ = request(record.messages[:-1])
         whole = engine.tokenizer.apply_chat_template(messages, tools=tools, return_dict=False)
         end = [stream[-1]] if family == "glm" else encode("\n", add_special_tokens=False)
         assert (stream if family != "glm" else stream[:-1]) == (whole if family == "glm" else whole[:-1]) and end
@@ -93,6 +93,16 @@ def test_withheld_tools_are_announced_in_words_and_the_dialogue_goes_on(url, cat
     _, record, engine = play(url, "coder", reference("coder", task), task_id=task, category=category)
     assert (record.infra_message, record.score) == ("", 1.0)
     assert all(one == two[: len(one)] for one, two in zip(engine.prompts, engine.prompts[1:], strict=False))
+
+
+@pytest.mark.parametrize("more", [(), ("seal.rollout.harness=tests.support.harnesses:native",)])
+def test_a_value_of_a_tool_that_came_later_has_the_type_that_its_document_asks_for(url, more):
+    task = "multi_turn_miss_func_1"
+    (turn, (name,)) = next(iter(load_tasks()[task].withheld.items()))
+    texts = [spoken("coder", "Done.")] * turn + [spoken("coder", "", (name, {"file_name": "5"}))]
+    _, record, _ = play(url, "coder", [*texts, spoken("coder", "Done.")], *more, task_id=task, category="miss_func")
+    calls = [call for each in record.evidence[turn]["actions"] for call in each["calls"]]
+    assert [(call["name"], call["arguments"]) for call in calls] == [(name, {"file_name": "5"})]
 
 
 CALL = ("cd", {"folder": "document"})
@@ -130,7 +140,7 @@ def test_a_bad_call_takes_no_other_with_it_and_the_answer_of_each_is_its_own(url
     _, record, engine = play(url, "hermes", [text, spoken("hermes", "Done.")], omega=omega)
     first = record.evidence[0]["actions"][0]
     assert [call["name"] for call in first["calls"]] == ["cd"] and len(first["refusals"]) == 1
-    messages, _ = request(record.messages)
+    messages = request(record.messages).messages
     roles = [(message["role"], message.get("name")) for message in messages[:5]]
     assert [role for role in roles if role[0] != "system"][:4] == [
         ("user", None),
@@ -234,6 +244,7 @@ def test_a_call_is_read_as_it_was_written_and_a_cut_one_is_unread(parser):
         f"<|channel|>analysis<|message|>{whole}<|end|><|start|>assistant" if parser == "gpt-oss" else f"{whole}</think>"
     )
     content, entries = read(parser, f"{thought}{whole}")
+    assert marks.opening not in content.rpartition("</think>")[2]
     assert entries == [made] and content.startswith("<think>")
     for broken in (
         whole.replace(marks.closing, ""),

@@ -255,14 +255,21 @@ class Policy:
         ]
         if not known:
             start = rendered_start(messages, [*tools.values()], self._form, self.cues)
-            return Chain(self._speaker(len(self._chains)), dict(tools), Dialogue(messages=start), [])
+            dialogue = Dialogue(messages=start, info=_documents(tools))
+            return Chain(self._speaker(len(self._chains)), dict(tools), dialogue, [])
         heard, continues, chain, message = max(known, key=lambda each: each[:2])
         before = chain.dialogue.messages[: message.length]
         if not continues:
             chain = chain.branch(message, self._speaker(len(self._chains)))
         chain.dialogue.messages = [*before, *rendered(messages[heard:], self._form)]
         chain.tools = {**message.tools, **tools}
+        chain.dialogue.info = _documents(chain.tools)
         return chain
+
+
+def _documents(tools: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What a dialogue knows of its tools, those that no system text shows included."""
+    return {"tools": [{"function": tool} for tool in tools.values()]}
 
 
 def _message(chain: Chain, request: Request, said: Said, answer: Answer) -> Message:

@@ -110,6 +110,7 @@ def bfcl(
     """
     environment = ctx.info_name or BENCHMARK
     with shared.one_sentence(f"seal evaluate {environment}"):
+        from env_service.environments.kit.tool_calls import MODE, NATIVE
         from env_service.environments.registry import get_environment
         from seal.settings.user import UserSettings
         from shelf.statistics.tables import console as wide_console
@@ -131,6 +132,11 @@ def bfcl(
         if environment == BENCHMARK:
             max_steps = max_steps or OFFICIAL_STEPS
         mode = prompt_mode or get_environment(environment).formats[0]
+        if mode == NATIVE:
+            raise ValueError(
+                f"--prompt-mode {NATIVE} is for training, where SEAL has the model's template: evaluate the model with "
+                f"--prompt-mode {MODE} on a server that reads its calls (vLLM: --tool-call-parser)."
+            )
         told = {"base_url": user_base_url, "model": user_model, "temperature": user_temperature, "timeout_s": timeout}
         params = ({"native": True} if harness else {}) | ({"user": True} if user_base_url else {})
         suite = "eval" if environment == BENCHMARK else f"eval_{environment}"

@@ -351,6 +351,7 @@ HARNESS = ("--harness", "tests.support.harnesses:native")
         *([*HARNESS, option, "1"] for option in ("--temperature", "--top-p", "--max-tokens", "--seed", "--wait")),
         [*HARNESS, "--extra", "{}"],
         [*HARNESS, "--prompt-mode", "openai_fc"],
+        ["--prompt-mode", "native"],
         *(
             ["--extra", json.dumps({name: 1})]
             for name in ("messages", "model", "tools", "max_tokens", "seed", "stream")
