@@ -93,17 +93,12 @@ class NativeFormat:
 
         stop: the stop token at its end, "" without one. tools: entries of a request's `tools`, whose types values get.
         """
-        marks, thoughts = self._marks, ""
+        marks, harmony = self._marks, self._name == "gpt-oss"
         if stop != marks.closing:
             text = text.removesuffix(stop)
+        if harmony:
+            text = _ANALYSIS.sub("<think>\n\\1\n</think>\n\n", text)
         body = without_thoughts(text)
-        if self._name == "gpt-oss":
-            thoughts = "\n".join(_ANALYSIS.findall(body))
-            body = _ANALYSIS.sub("", body)
-        elif body != text:
-            thoughts = (
-                text[: len(text) - len(body)].strip().removeprefix("<think>").removesuffix("</think>").strip("\n")
-            )
         first, *pieces = body.split(marks.opening)
         calls, said, stray = [], [first], marks.closing in first
         for number, piece in enumerate(pieces):
@@ -112,17 +107,16 @@ class NativeFormat:
             calls += [call] if call is not None else []
             said += [after] if call is not None else [f"{marks.opening}{inside}{closed}", after]
             stray = stray or marks.closing in after
-        around = () if self._name == "gpt-oss" else tuple(filter(None, (marks.before, marks.after)))
+        around = [mark for mark in (marks.before, marks.after) if mark and not harmony]
         stray = stray or (not pieces and any(mark in body for mark in around))
         for mark in around if calls else ():
             said = [part.replace(mark, "") for part in said]
-        content = "\n".join(filter(None, map(str.strip, said)))
-        if self._name == "gpt-oss":
-            content = _HEADER.sub("", content).strip()
-        if thoughts:
-            content = f"<think>\n{thoughts}\n</think>\n\n{content}"
+        content = text[: len(text) - len(body)] + "\n".join(filter(None, map(str.strip, said)))
         unread = {UNREAD: f"it is not in the format {self._name}"}
-        return write_message(content, [*calls, *[unread] * (len(pieces) - len(calls) + stray)])
+        return write_message(
+            _HEADER.sub("", content) if harmony else content,
+            [*calls, *[unread] * (len(pieces) - len(calls) + stray)],
+        )
 
     async def _call(self, inside: str, number: int, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         """What stands between the marks of a call as an entry of `tool_calls`, None if it is none."""
@@ -218,6 +212,7 @@ def request(dialogue: Sequence[Mapping[str, str]]) -> Prompt:
                 {"role": role, "tool_call_id": call["id"], "name": call["function"]["name"], "content": text}
             )
         else:
+            unanswered = []
             messages.append({"role": "user" if role == "tool" else role, "content": text})
             with suppress(ValueError):  # a user may write a line that only looks like tools
                 announced += split_tools(split_cues(text)[0])[1]
@@ -226,25 +221,15 @@ def request(dialogue: Sequence[Mapping[str, str]]) -> Prompt:
 
 def noted(cues: str, tools: Sequence[Mapping[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
     """Move schema cues into the descriptions of the tools that they are about; return the other cues, and the tools."""
-    notes: dict[str, str] = {}
+    functions = {tool["function"]["name"]: dict(tool["function"]) for tool in tools}
     rest = []
-    names = {tool["function"]["name"] for tool in tools}
     for line in cues.split("\n"):
         name, _, note = line.removeprefix("- ").partition(": ")
-        if line.startswith("- ") and name in names:
-            notes[name] = note
+        if line.startswith("- ") and name in functions:
+            functions[name]["description"] += f"\nArguments: {note}"
         else:
             rest.append(line)
-    return "\n".join(rest), [
-        {**tool, "function": {**(function := tool["function"]), "description": _joined(function, notes)}}
-        if tool["function"]["name"] in notes
-        else dict(tool)
-        for tool in tools
-    ]
-
-
-def _joined(function: Mapping[str, Any], notes: Mapping[str, str]) -> str:
-    return f"{function['description']}\nArguments: {notes[function['name']]}"
+    return "\n".join(rest), [{**tool, "function": functions[tool["function"]["name"]]} for tool in tools]
 
 
 def _decoded(function: Mapping[str, Any]) -> dict[str, Any]:

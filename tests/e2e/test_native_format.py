@@ -105,7 +105,7 @@ def test_a_family_trains_a_step_on_the_tokens_of_its_template(make_run, tmp_path
     (step,) = run.lines("seal_log/steps.jsonl")
     assert not step["infra"] and step["logp_diff_mean"] < 1e-4
     lines = run.lines("seal_log/trajectories/1.jsonl") + run.lines("validation_log/1.jsonl")
-    records = [TrajectoryRecord.from_json(line) for line in lines]
+    records = [TrajectoryRecord.from_line(line) for line in lines]
     for record in records:
         assert record.prompt_mode == "native" and record.labels and record.tokens
         prompt, whole = context(family, record)

@@ -99,10 +99,10 @@ def test_withheld_tools_are_announced_in_words_and_the_dialogue_goes_on(url, cat
 def test_a_value_of_a_tool_that_came_later_has_the_type_that_its_document_asks_for(url, more):
     task = "multi_turn_miss_func_1"
     (turn, (name,)) = next(iter(load_tasks()[task].withheld.items()))
-    texts = [spoken("coder", "Done.")] * turn + [spoken("coder", "", (name, {"file_name": "5"}))]
+    texts = [spoken("coder", "Done.")] * turn + [spoken("coder", "", (name, {"source": "5", "destination": "6"}))]
     _, record, _ = play(url, "coder", [*texts, spoken("coder", "Done.")], *more, task_id=task, category="miss_func")
     calls = [call for each in record.evidence[turn]["actions"] for call in each["calls"]]
-    assert [(call["name"], call["arguments"]) for call in calls] == [(name, {"file_name": "5"})]
+    assert [(call["name"], call["arguments"]) for call in calls] == [(name, {"source": "5", "destination": "6"})]
 
 
 CALL = ("cd", {"folder": "document"})
@@ -245,7 +245,7 @@ def test_a_call_is_read_as_it_was_written_and_a_cut_one_is_unread(parser):
     )
     content, entries = read(parser, f"{thought}{whole}")
     assert marks.opening not in content.rpartition("</think>")[2]
-    assert entries == [made] and content.startswith("<think>")
+    assert entries == [made] and "</think>" in content
     for broken in (
         whole.replace(marks.closing, ""),
         closing,

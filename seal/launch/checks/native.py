@@ -16,24 +16,12 @@ from seal.system.errors import LaunchError
 from seal.system.text import first_line
 
 PARSER = "actor_rollout_ref.rollout.multi_turn.format"
-TEXT_MODES = "or train in a text mode, as env_service.prompt_mode=hermes"
-KINDS = {"text": "string", "count": "integer", "loud": "boolean", "to": "array"}
 ARGUMENTS = {"text": "007", "count": 2, "loud": False, "to": ["a", "b"]}
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "probe_tool",
-        "description": "Say it.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                name: {"type": kind, "description": name} | ({"items": {"type": "string"}} if kind == "array" else {})
-                for name, kind in KINDS.items()
-            },
-            "required": ["text"],
-        },
-    },
-}
+KINDS = ("string", "integer", "boolean", "array")
+SCHEMAS = {name: {"type": kind, "description": name} for name, kind in zip(ARGUMENTS, KINDS, strict=True)}
+SCHEMAS["to"]["items"] = {"type": "string"}
+PARAMETERS = {"type": "object", "properties": SCHEMAS, "required": ["text"]}
+TOOL = {"type": "function", "function": {"name": "probe_tool", "description": "Say.", "parameters": PARAMETERS}}
 CALL = entry("probe_tool", ARGUMENTS, "functions.probe_tool:0")
 DIALOGUE: list[dict[str, Any]] = [
     {"role": "system", "content": "s"},
@@ -65,34 +53,31 @@ def check_native(recipe: Recipe) -> tuple[str, ...]:
     tokenizer.chat_template = template or tokenizer.chat_template
     kwargs = OmegaConf.to_container(recipe.config.data).get("apply_chat_template_kwargs") or {}
     builder = token_builder(tokenizer, model.get("model_type"), kwargs)
+
+    def added(end: int) -> list[int]:
+        previous, ids = DIALOGUE[: end - 1], prompts[end - 2]
+        return builder.merge_context_tokens(previous, DIALOGUE[:end], ids, tools=[TOOL]).token_ids[len(ids) :]
+
     try:
         prompts = {end: builder.build_initial_tokens(DIALOGUE[:end], tools=[TOOL]) for end in (2, 4, 6)}
-        added = {
-            end: builder.merge_context_tokens(
-                DIALOGUE[: end - 1], DIALOGUE[:end], prompts[end - 2], tools=[TOOL]
-            ).token_ids[len(prompts[end - 2]) :]
-            for end in (4, 6)
-        }
-        shows = "probe_tool" in tokenizer.decode(prompts[2])
+        context, problem = {end: added(end) for end in (4, 6)}, ""
+        if "probe_tool" not in tokenizer.decode(prompts[2]):
+            problem = "does not show tools"
     except (ValueError, TypeError, TemplateError) as error:
+        problem = f"cannot hold a dialogue with tools ({first_line(str(error)).rstrip('.')})"
+    if problem:
         raise LaunchError(
-            f"env_service.prompt_mode=native: the chat template of {path} cannot hold a dialogue with tools "
-            f"({first_line(str(error)).rstrip('.')}): name one that does in "
-            f"actor_rollout_ref.model.custom_chat_template, {TEXT_MODES}."
-        ) from error
-    if not shows:
-        raise LaunchError(
-            f"env_service.prompt_mode=native: the chat template of {path} does not show tools: name one that does in "
-            f"actor_rollout_ref.model.custom_chat_template, {TEXT_MODES}."
+            f"env_service.prompt_mode=native: the chat template of {path} {problem}: name one that does in "
+            "actor_rollout_ref.model.custom_chat_template, or train in a text mode, as env_service.prompt_mode=hermes."
         )
-    said = prompts[4][_common(prompts[2], prompts[4]) :]
+    said = prompts[4][len(prompts[2]) :]
     if not _reads(parser, tokenizer, said):
         others = " or ".join(name for name in PARSERS if _reads(name, tokenizer, said))
-        mend = f"set it to {others}" if others else f"none of verl's does; {TEXT_MODES.removeprefix('or ')}"
+        mend = f"set it to {others}" if others else "none of verl's does: train with env_service.prompt_mode=hermes"
         raise LaunchError(f"{PARSER}={parser} does not read the calls that the chat template of {path} writes: {mend}.")
     kept = all(
-        _common(prompts[end - 2], prompts[end]) == len(prompts[end - 2])
-        and prompts[end][len(prompts[end]) - len(added[end]) :] == added[end]
+        prompts[end][: len(prompts[end - 2])] == prompts[end - 2]
+        and prompts[end][len(prompts[end]) - len(context[end]) :] == context[end]
         for end in (4, 6)
     )
     if kept:
@@ -113,9 +98,3 @@ def _reads(parser: str, tokenizer: Any, said: list[int]) -> bool:
     text = asyncio.run(NativeFormat(parser, tokenizer).read(tokenizer.decode(said), "", [TOOL]))
     made = [each["function"] for each in read_message(text)[1] if UNREAD not in each]
     return made == [CALL["function"]]
-
-
-def _common(one: list[int], other: list[int]) -> int:
-    """The length of the beginning that two lists share."""
-    pairs = zip(one, other, strict=False)
-    return next((at for at, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
