@@ -62,6 +62,8 @@ class Recipe:
     """The block `seal`."""
     service: EnvServiceSettings
     """The block `env_service`."""
+    silent: tuple[str, ...] = ()
+    """The cues for which its prompt modes have no words; they are left out."""
 
     @classmethod
     def of(cls, config: DictConfig) -> Self:
@@ -85,11 +87,11 @@ class Recipe:
         if added := sorted(set(config) - set(blocks)):
             raise SettingsError(added[0], f"{added[0]} is not a block{nearest(added[0], blocks)}")
         _require_types(resolved)
-        evolve = settings.interface.evolve
-        if added := [name for name in without_words(settings, service) if name not in evolve.left_out]:
-            config.seal.interface.evolve.left_out = [*evolve.left_out, *added]
+        left_out, silent = settings.interface.evolve.left_out, tuple(_without_words(settings, service))
+        if added := [name for name in silent if name not in left_out]:
+            config.seal.interface.evolve.left_out = [*left_out, *added]
             settings = SealSettings.of(OmegaConf.to_container(config))
-        return cls(config, settings, service)
+        return cls(config, settings, service, silent)
 
     @property
     def name(self) -> str:
@@ -180,7 +182,7 @@ def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
     return recipe
 
 
-def without_words(settings: SealSettings, service: EnvServiceSettings) -> Iterator[str]:
+def _without_words(settings: SealSettings, service: EnvServiceSettings) -> Iterator[str]:
     """The cues for which the prompt modes of training have no words: in all its environments, or as `environment/cue`.
 
     An environment that is not installed here, or has no such mode, is left to the checks of a launch.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from seal.launch.recipe import Recipe, without_words
+from seal.launch.recipe import Recipe
 from seal.launch.record import model_hashes, recipe_facts
 from seal.records.changes import MODEL, Change, compare, same_model, training_launches, without_moves
 from seal.records.folder import RunFolder
@@ -150,7 +150,8 @@ def _continue(recipe: Recipe, checkpoint: Path) -> Start:
             "trained: raise trainer.total_training_steps or total_epochs, or start from its weights alone (seal "
             "export, actor_rollout_ref.model.path)."
         )
-    changes = _changes(recipe, _origin(recipe, checkpoint) if elsewhere else recipe.folder, step)
+    origin = _origin(recipe, checkpoint) if elsewhere else recipe.run_dir
+    changes = _changes(recipe, origin, step)
     if trainer.val_only or elsewhere:
         return Start(step, checkpoint=checkpoint, settings=settings)
     ended = step >= recipe.last_step
@@ -164,11 +165,11 @@ def _continue(recipe: Recipe, checkpoint: Path) -> Start:
     return Start(step, checkpoint=checkpoint, settings={**settings, **validation}, changes=told)
 
 
-def _origin(recipe: Recipe, checkpoint: Path) -> RunFolder:
+def _origin(recipe: Recipe, checkpoint: Path) -> Path:
     """The folder of the other run that saved a checkpoint: around its folder of checkpoints, or that of the owner."""
     owner = checkpoint.parent / OWNER
     named = recipe.run_dir.parent / owner.read_text(encoding="utf-8").strip() if owner.is_file() else None
-    return RunFolder(named or checkpoint.parent.parent)
+    return named or checkpoint.parent.parent
 
 
 def _require_parts(recipe: Recipe, checkpoint: Path, saved: Mapping[int, frozenset[str]]) -> None:
@@ -190,36 +191,33 @@ def _require_parts(recipe: Recipe, checkpoint: Path, saved: Mapping[int, frozens
         )
 
 
-def _changes(recipe: Recipe, origin: RunFolder, step: int) -> list[Change]:
+def _changes(recipe: Recipe, origin: Path, step: int) -> list[Change]:
     """The settings that a run changes when it continues after `step`; none if no launch of the origin is known.
 
     origin: the folder of the run that saved the checkpoint. LaunchError for one of KEPT, and for other training tasks,
     as a file with other contents gives them; a validation depends on the weights alone.
     """
-    now, launches = recipe_facts(recipe), [*training_launches(origin, step).values()]
+    now, folder = recipe_facts(recipe), RunFolder(origin)
+    launches = [*training_launches(folder, step).values()]
     if not launches:
         return []
     before, tasks, trainer = launches[-1], now["rows"]["training"], recipe.config.trainer
-    changes = [each for each in compare(before["config"], now["config"], step) if not _drops_silence(each, recipe)]
+    changes = compare(before["config"], now["config"], step)
+    silent = {*recipe.silent}  # cues that showed nothing, which an older version counted
+    changes = [each for each in changes if each.key != LEFT_OUT or not {*(each.before or ())} ^ {*each.after} <= silent]
     fix = "start from its weights alone (seal export, actor_rollout_ref.model.path)"
-    fix = "set another trainer.experiment_name" if origin.path == recipe.run_dir else fix
+    fix = "set another trainer.experiment_name" if origin == recipe.run_dir else fix
     depended = (*KEPT, *(UNDER_WAY if trainer.v1.trainer_mode == "seal_async" else ()))
     depended = WEIGHTS if trainer.val_only else depended
     for _, key, old, new in without_moves(changes, lambda: same_model(before, {"hashes": model_hashes(recipe)})):
         if any(key == kept or key.startswith(f"{kept}.") for kept in depended):
             raise LaunchError(
-                f"{key} is {shown(new)}, but {origin.path} was trained with {shown(old)} to step {step}: set it back, "
+                f"{key} is {shown(new)}, but {origin} was trained with {shown(old)} to step {step}: set it back, "
                 f"or {fix}."
             )
     if before.get("rows", {}).get("training", tasks) != tasks and not trainer.val_only:
         raise LaunchError(
-            f"seal.data.train selects other tasks than {origin.path} was trained with to step {step}: restore its "
+            f"seal.data.train selects other tasks than {origin} was trained with to step {step}: restore its "
             f"files of tasks, or {fix}."
         )
     return changes
-
-
-def _drops_silence(change: Change, recipe: Recipe) -> bool:
-    """Return whether cues are left out that showed nothing: an older version counted them."""
-    silent = without_words(recipe.settings, recipe.service)
-    return change.key == LEFT_OUT and {*change.before} <= {*change.after} <= {*change.before, *silent}

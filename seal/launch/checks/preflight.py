@@ -66,17 +66,18 @@ def fit(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
     What this machine tells comes first; the hub is asked only if nothing else is missing.
     """
     refusals: dict[str, int] = {}
+    warnings: list[str] = []
     for check_one in CHECKS.values():
         if check_one in (check_model, _tool_format) and refusals and not recipe.model_folder.is_dir():
             continue
         try:
-            check_one(recipe)
+            warnings += check_one(recipe) or ()
         except LaunchError as error:
             refusals.setdefault(str(error), error.code)
     if refusals:
         raise LaunchError("\n".join(refusals), max(refusals.values()))
     fitted, fallback = choose_attention(recipe)
-    return fitted, (*unusual(recipe), *_tool_format(recipe), *([fallback] if fallback else []))
+    return fitted, (*warnings, *([fallback] if fallback else []))
 
 
 def choose_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
@@ -104,6 +105,11 @@ def choose_attention(recipe: Recipe) -> tuple[Recipe, str | None]:
     return replace(recipe, config=fallen_back), (
         f"{problem} Training falls back to {FALLBACK}; docs/operate.md#flash-attn says how to install flash-attn."
     )
+
+
+def _numbers(recipe: Recipe) -> tuple[str, ...]:
+    require_sense(recipe)
+    return unusual(recipe)
 
 
 def _fixed(recipe: Recipe) -> None:
@@ -209,6 +215,10 @@ def _tasks(recipe: Recipe) -> None:
         )
 
 
+def _addresses(recipe: Recipe) -> None:
+    service_urls(recipe.config)
+
+
 def _validations(recipe: Recipe) -> None:
     folder = recipe.folder.validations
     if HOME / str(recipe.config.trainer.validation_data_dir) != folder:
@@ -230,11 +240,11 @@ def _loggers(recipe: Recipe) -> None:
             )
 
 
-CHECKS: dict[str, Callable[[Recipe], object]] = {
+CHECKS: dict[str, Callable[[Recipe], tuple[str, ...] | None]] = {
     "devices": check_devices,
     "disk": check_disk,
     "places": check_places,
-    "numbers": require_sense,
+    "numbers": _numbers,
     "step plan": lambda recipe: require_plan(recipe.config),
     "fixed keys": _fixed,
     "optimiser": _optimiser,
@@ -242,10 +252,10 @@ CHECKS: dict[str, Callable[[Recipe], object]] = {
     "dialogues": _dialogues,
     "environments": _environments,
     "tasks": _tasks,
-    "service address": lambda recipe: service_urls(recipe.config),
+    "service address": _addresses,
     "validations": _validations,
     "loggers": _loggers,
     "model": check_model,
     "tool format": _tool_format,
 }
-"""Each raises LaunchError with one sentence; `seal doctor` runs them one by one."""
+"""Each raises LaunchError with one sentence, or returns warnings; `seal doctor` runs them one by one."""
