@@ -205,8 +205,9 @@ class Policy:
         gone: whether the client has left. The answer that it left is the answer to the same request, as SDKs repeat it
         after their timeout. OutOfBudget if a budget is used up, SpeakerFault if the engine fails.
         """
+        waits = self._one_at_a_time.locked()
         async with self._one_at_a_time:
-            if (gone is not None and await gone()) or self.over:
+            if (waits and gone is not None and await gone()) or self.over:
                 return None
             if self._unheard is not None and self._unheard[0] == request:
                 return self._unheard[1]

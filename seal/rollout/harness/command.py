@@ -130,7 +130,7 @@ class Place(asyncio.SubprocessProtocol):
                 log.parent.mkdir(parents=True, exist_ok=True)
                 log.write_bytes(self._kept)
         code = self._process.get_returncode()
-        ended = "it asked for another one" if stays or code is None else f"exit code {code}"
+        ended = "it asked for another rollout" if stays or code is None else f"exit code {code}"
         return f" ({ended}, {last_words(self._kept.decode(errors='replace'))}; its output: {log})"
 
     async def stop(self) -> None:

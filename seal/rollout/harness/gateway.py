@@ -14,6 +14,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import uvicorn
@@ -40,6 +41,8 @@ logger = logging.getLogger(__name__)
 _TOLD: set[str] = set()
 """Fields without effect that this worker has told of."""
 MAX_BODY_BYTES = 8 * 2**20
+IDLE_S = 60
+"""For which a connection without a request stays open: a tool or the user takes longer than uvicorn's five seconds."""
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -72,8 +75,8 @@ class Gateway:
         self.sessions = Sessions(http_url(*listener.getsockname()[:2]))
         self.places = Places(self.sessions.url)
         self._mcp = mcp.manager()
-        quiet = {"log_level": "warning", "access_log": False}
-        config = uvicorn.Config(self, ws="none", lifespan="off", proxy_headers=False, **quiet)
+        more = {"log_level": "warning", "access_log": False, "timeout_keep_alive": IDLE_S}
+        config = uvicorn.Config(self, ws="none", lifespan="off", proxy_headers=False, **more)
         self._serving = asyncio.ensure_future(self._serve(_Server(config), listener))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,7 +123,7 @@ class Gateway:
             return JSONResponse({"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "seal"}]})
         if verb in _DIALECTS:
             asked = await _read(_DIALECTS[verb], request, session.kept)
-            return await _complete(session, asked, request.is_disconnected)
+            return await _complete(session, asked, partial(_gone, request.receive))
         if verb == "GET task":
             return JSONResponse({"messages": task.messages, "deadline_s": task.deadline_s})
         if verb == "POST task":
@@ -139,6 +142,15 @@ async def _next(place: Place, send: Send) -> None:
         async for piece in place.next():
             await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
+
+
+async def _gone(receive: Receive) -> bool:
+    """Whether a client has left since its request was read; `Request.is_disconnected` takes ten times as long."""
+    waiting = asyncio.ensure_future(receive())
+    await asyncio.sleep(0)
+    left = waiting.done() and waiting.result()["type"] == "http.disconnect"
+    waiting.cancel()
+    return left
 
 
 async def _complete(session: Session, request: Asked, gone: Callable[[], Awaitable[bool]]) -> Response:
