@@ -373,6 +373,11 @@ def test_a_command_sees_no_secret_that_the_recipe_does_not_name(url, tmp_path, m
             "TypeError: no agent",
         ),
         ("all is well\nKeyError: 'x'\n\n", "KeyError: 'x'"),
+        (
+            'Traceback (most recent call last):\n  File "a.py", line 1\n    run()\nValueError: no\nDuring task 1\n',
+            "ValueError: no",
+        ),
+        ('Traceback (most recent call last):\n  File "a.py", line 1\nValueError: no\nI\ngo\non\n.\n', "."),
         ("", "no output"),
     ],
 )

@@ -1,7 +1,9 @@
 """An agent of the OpenAI Agents SDK as a harness: its tools over MCP, its model at the gateway."""
 
 import asyncio
+import json
 import os
+import urllib.request
 
 from agents import Agent, Runner, set_default_openai_api, set_tracing_disabled
 from agents.mcp import MCPServerStreamableHttp, create_static_tool_filter
@@ -9,7 +11,7 @@ from agents.mcp import MCPServerStreamableHttp, create_static_tool_filter
 USER, ENDED = "next_user_message", "The conversation has ended."
 
 
-async def main() -> None:
+async def play() -> None:
     """Play one episode. The program talks to the user, the policy only sees the tools."""
     set_tracing_disabled(True)
     set_default_openai_api("chat_completions")
@@ -29,5 +31,14 @@ async def main() -> None:
             message = await said({"answer": str(result.final_output)})
 
 
+def main() -> None:
+    """Play one episode after another, in one event loop: the SDK keeps connections."""
+    with asyncio.Runner() as runner:
+        while True:
+            with urllib.request.urlopen(os.environ["SEAL_NEXT_URL"]) as rollout:
+                os.environ.update(json.load(rollout))
+            runner.run(play())
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

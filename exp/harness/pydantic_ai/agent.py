@@ -1,7 +1,9 @@
 """An agent of Pydantic AI as a harness: its tools over MCP, its model at the gateway."""
 
 import asyncio
+import json
 import os
+import urllib.request
 
 from pydantic_ai import Agent
 from pydantic_ai.mcp import MCPToolset
@@ -11,7 +13,7 @@ from pydantic_ai.usage import UsageLimits
 USER, ENDED = "next_user_message", "The conversation has ended."
 
 
-async def main() -> None:
+async def play() -> None:
     """Play one episode. The program talks to the user, the policy only sees the tools."""
     tools = MCPToolset(os.environ["SEAL_MCP_URL"], read_timeout=300, cache_tools=False)
     shown = tools.filtered(lambda context, tool: tool.name != USER)
@@ -25,5 +27,14 @@ async def main() -> None:
             message = await tools.direct_call_tool(USER, {"answer": result.output})
 
 
+def main() -> None:
+    """Play one episode after another, in one event loop: the SDK keeps connections."""
+    with asyncio.Runner() as runner:
+        while True:
+            with urllib.request.urlopen(os.environ["SEAL_NEXT_URL"]) as rollout:
+                os.environ.update(json.load(rollout))
+            runner.run(play())
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

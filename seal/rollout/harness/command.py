@@ -40,6 +40,9 @@ HARMLESS = re.compile(
 )
 """The variables that each command inherits: without secrets, because code that the policy wrote may read them."""
 
+_NOTED = re.compile(r"^Traceback .*\n(?:[ \t].*\n|\n)+([\w.]+: .*)\n(?:\S.*\n?){1,3}\Z", re.M)
+"""The end of an output whose last error has notes."""
+
 
 class Place(asyncio.SubprocessProtocol):
     """A process of a command, and the rollout that it plays. url: where it asks for one.
@@ -201,8 +204,10 @@ def _settle(future: asyncio.Future[Any], value: Any = None) -> bool:
 
 
 def last_words(output: str) -> str:
-    """The line of a program's output that says why it ended: the last one, or before Node's version its error."""
+    """The line of a program's output that says why it ended: the last one, or the error before notes and versions."""
     said = last_line(output, "no output")
+    if raised := _NOTED.search(output):
+        return raised[1]
     if not re.match(r"Node\.js v\d", said):
         return said
     errors = (line for line in reversed(output.splitlines()) if re.match(r"[\w$.]*(Error|Exception)\b", line))
