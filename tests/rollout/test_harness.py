@@ -379,6 +379,10 @@ def test_a_command_sees_no_secret_that_the_recipe_does_not_name(url, tmp_path, m
         ),
         ('Traceback (most recent call last):\n  File "a.py", line 1\nValueError: no\nI\ngo\non\n.\n', "."),
         ("", "no output"),
+        (
+            "  | ExceptionGroup: a (1 sub-exception)\n  +-+---- 1 ----\n    | KeyError: 'x'\n    +--------\n",
+            "KeyError: 'x'",
+        ),
     ],
 )
 def test_the_cause_of_an_exit_is_what_the_program_says_about_it(output, words):

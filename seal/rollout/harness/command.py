@@ -42,6 +42,8 @@ HARMLESS = re.compile(
 
 _NOTED = re.compile(r"^Traceback .*\n(?:[ \t].*\n|\n)+([\w.]+: .*)\n(?:\S.*\n?){1,3}\Z", re.M)
 """The end of an output whose last error has notes."""
+_GROUP = re.compile(r"^(?: *(?:\| |\||\+-[-+ \d]*$))+", re.M)
+"""What the traceback of an exception group has before its lines."""
 
 
 class Place(asyncio.SubprocessProtocol):
@@ -205,6 +207,7 @@ def _settle(future: asyncio.Future[Any], value: Any = None) -> bool:
 
 def last_words(output: str) -> str:
     """The line of a program's output that says why it ended: the last one, or the error before notes and versions."""
+    output = _GROUP.sub("", output)
     said = last_line(output, "no output")
     if raised := _NOTED.search(output):
         return raised[1]
