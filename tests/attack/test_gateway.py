@@ -199,6 +199,10 @@ def test_only_a_rollouts_own_key_opens_it():
             assert await status("GET", f"{base.removesuffix('/v1')}/{key}/task") in (401, 404)
         assert [await status("GET", models, each.key) for each in (one, other)] == [200, 200]
         assert await status("GET", models, headers={"x-api-key": one.key}) == 200
+        for path in ("v1/messages", "messages"):
+            url = f"{one.task.anthropic_base_url}/{path}"
+            assert await status("POST", url, json=MESSAGES, headers={"x-api-key": forged}) == 401
+            assert await status("POST", url, json={}, headers={"x-api-key": one.key}) == 400
         assert [await status("GET", each.task.task_url) for each in (one, other)] == [200, 200]
         one.close()
         assert await status("GET", models, one.key) == 410

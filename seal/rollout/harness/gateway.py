@@ -82,7 +82,10 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         request = Request(scope, receive)
-        key, _, name = scope["path"][1:].partition("/")
+        path = scope["path"][1:]
+        key, _, name = path.partition("/")
+        if path == "messages":  # Node's AI SDK reads ANTHROPIC_BASE_URL too, but adds no v1
+            key, name = "v1", path
         if key == "v1":
             given = request.headers.get("authorization") or request.headers.get("x-api-key", "")
             key = given.removeprefix("Bearer ")
