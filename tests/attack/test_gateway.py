@@ -111,6 +111,8 @@ WRONG_MESSAGES = (
     {"tool_choice": {"type": "none"}},
     {"tool_choice": {"type": "tool", "name": "ls"}},
     {"output_config": {"format": {"type": "json_schema", "schema": {}}}},
+    {"output_format": {"type": "json_schema", "schema": {}}},
+    {"messages": [{"role": "user", "content": []}], "system": ""},
     {"mcp_servers": [{"type": "url", "url": "http://a", "name": "a"}]},
     {"context_management": {"edits": [{}]}},
     {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},

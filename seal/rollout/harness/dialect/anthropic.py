@@ -65,6 +65,8 @@ class _Message(Given):
         known = (_Text, _Call, _Thought) if self.role == "assistant" else (_Text, _Result)
         if not all(isinstance(block, known) for block in blocks):
             raise ValueError("calls and thoughts are the assistant's, and their results the user's")
+        if not blocks and self.role != "assistant":
+            raise ValueError("content must not be empty")
         if self.role == "assistant":
             calls = [block for block in blocks if isinstance(block, _Call)]
             text = inner.without_thoughts(_text(blocks))
@@ -121,7 +123,7 @@ class Request(Asked):
     max_tokens: PositiveInt | None = None
     tool_choice: Choice = None
     output_config: Form = None
-    output_format: Form = None
+    output_format: Annotated[Any, AfterValidator(wire.as_text)] = None
     mcp_servers: Absent = None
     container: Absent = None
     compaction: Absent = None

@@ -102,9 +102,9 @@ def by_type(default: str | None, *types: str) -> Discriminator:
     )
 
 
-def events(each: Mapping[str, Any], *more: Mapping[str, Any]) -> bytes:
+def events(*told: Mapping[str, Any]) -> bytes:
     """Server-sent events that bear their type as name."""
-    return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in (each, *more)).encode()
+    return "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in told).encode()
 
 
 _QUIET = frozenset(["metadata", "user", "store", "stream_options", "service_tier", "cache_control", "prompt_cache_key"])
