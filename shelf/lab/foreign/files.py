@@ -15,7 +15,7 @@ from shelf.lab.foreign.atif import RESULT, beside, join_continued, trial_of
 from shelf.lab.foreign.formats import FORMATS, TRIAL, Atif
 from shelf.lab.foreign.rollout import Rollout
 from shelf.lab.foreign.rows import row_of
-from shelf.lab.foreign.seen import unread_call
+from shelf.lab.foreign.seen import require_text, unread_call
 from shelf.lab.foreign.tools import is_padded
 
 SUFFIXES = (".json", ".jsonl", ".traj")
@@ -34,6 +34,8 @@ ELSEWHERE = {
 """Files that are not read, by a key of theirs."""
 SIMULATIONS = "simulations"
 """The folder of tau2-bench's second way to save, beside `results.json`."""
+_QUOTED = re.compile(r"""['"].*(?=: write)|(['"]).*?(?:\1|$)""")
+"""A text of a row in a reason, maybe cut short."""
 FEW = 5
 """Files with the same fault that are named one by one."""
 
@@ -145,6 +147,7 @@ def rollout_of(line: Line) -> Rollout:
     if is_padded(line.value):
         for action in (action for turn in rollout.turns for action in turn.actions):
             action.calls = tuple(call.model_copy(update={"padded": True}) for call in action.calls)
+    require_text(rollout)
     if not rollout.replays and (why := unread_call(rollout)):
         raise ValueError(f"{why}: write calls as tool_calls, with arguments as JSON")
     return rollout
@@ -154,7 +157,8 @@ def left_out(bad: Sequence[BadLine]) -> Iterator[str]:
     """A sentence for each reason and file, with its first line; one for all files if they are more than a few."""
     reasons: dict[str, dict[Path, list[BadLine]]] = {}
     for line in bad:
-        reason = re.sub(r"\d+", "0", re.sub(r" is .*?: ", " is: ", line.problem))  # whatever the value and its place
+        reason = _QUOTED.sub("", re.sub(r" is .*?: ", " is: ", line.problem))
+        reason = re.sub(r"\d+", "0", reason)  # whatever the value and its place
         reasons.setdefault(reason, {}).setdefault(line.path, []).append(line)
     for files in reasons.values():
         for lines in files.values() if len(files) <= FEW else [list(chain.from_iterable(files.values()))]:

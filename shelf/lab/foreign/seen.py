@@ -86,6 +86,17 @@ def unread_call(rollout: Rollout) -> str:
     return ""
 
 
+def require_text(rollout: Rollout) -> None:
+    """ValueError for half of a surrogate pair, which JSON can hold and no file or request: it would end all others."""
+    actions = [action for turn in rollout.turns for action in turn.actions]
+    said = [(action.text, action.nudge, action.results, _heard(action, {})) for action in actions]
+    users = [turn.user for turn in rollout.turns]
+    try:
+        json.dumps([rollout.task_id, rollout.system, rollout.tools, users, said], ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("holds half of a surrogate pair, which is no text") from None
+
+
 def sources(rollout: Rollout, environment: str) -> dict[str, str]:
     """The category and the data source of a rollout: the benchmark's, or those of its file."""
     category = rollout.category or f"{environment}/{Path(rollout.place).stem}"

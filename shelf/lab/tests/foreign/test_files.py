@@ -50,9 +50,11 @@ def written(tmp_path, *rows) -> str:
 
 def test_what_is_left_out_is_named_once_for_each_reason_and_file_with_its_line(tmp_path, capsys):
     rows = [row(*WHOLE)] * 99 + [row()] + [row(*WHOLE, reward="much")] * 3
+    rows += [row(ASKED, said(content=f"<tool_call>{text}</tool_call>")) for text in ("a", "b: c", '{"d": \'e')]
     assert len(diagnose(tmp_path, written(tmp_path, *rows), code=1)) == 99
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Left out")]
-    assert len(lines) == 2 and "rows.jsonl:100: " in lines[0] and "rows.jsonl:101 and 2 more lines: " in lines[1]
+    assert len(lines) == 3 and "rows.jsonl:100: " in lines[0]
+    assert "rows.jsonl:101 and 2 more lines: " in lines[1] and "rows.jsonl:104 and 2 more lines: " in lines[2]
 
 
 def test_a_folder_of_files_with_one_fault_is_one_sentence(tmp_path, capsys):
@@ -312,6 +314,8 @@ UNREAD = {
         said(tool_calls=[{"id": "c", "function": {"name": "refund", "arguments": "{'id': '7', 'cents': 5}"}}]),
         {"role": "tool", "tool_call_id": "c", "content": "refunded"},
     ),
+    "half of a surrogate pair": row(ASKED, said(content="\ud800")),
+    "half of a surrogate pair in a call": row(ASKED, called({**RIGHT, "id": "\ud800"})),
     "calls in a field of its own": row(ASKED, said(content="", toolInvocations=[ARGS]), ANSWER),
     "results that name no call of several": {
         "conversations": [*SHAREGPT[:2], SHAREGPT[1], SHAREGPT[2], SHAREGPT[2], SHAREGPT[3]],
