@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 STEPS, PROMPTS, SAMPLES = 4, 4, 4
 SMALL = (
-    "seal.interface={teacher: retry, share: 0.5}",
+    "seal.interface={teacher: retry, share: 0.5, entries: all}",  # so that any prompt that nobody passes is taught
     f"data.train_batch_size={PROMPTS}",
     f"actor_rollout_ref.rollout.n={SAMPLES}",
     "seal.data.withdrawal=null",
