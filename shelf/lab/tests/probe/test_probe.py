@@ -138,6 +138,6 @@ def test_the_command_asks_which_documents_a_policy_lacks(tmp_path):
     done = CliRunner().invoke(app, [str(model), str(recipe), url, *changes, "--documents", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / "documents.json").read_text())
-    assert len(found["rows"]) == found["tasks"] == 6 and found["without_verdict"] == 0
+    assert len(found["rows"]) == found["tasks"] >= 6 and found["without_verdict"] == 0
     assert report(found["rows"]).items() <= found.items(), "the figures follow from the rows"
     assert (tmp_path / "documents.png").read_bytes()[1:4] == b"PNG"
