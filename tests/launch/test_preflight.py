@@ -14,7 +14,7 @@ from rich.console import Console
 
 from env_service.client import ServiceClient, ServiceError
 from env_service.environments.bfcl.task_file import write_task_file
-from env_service.environments.registry import get_environment
+from env_service.environments.registry import get_environment, register
 from env_service.protocol import PROTOCOL
 from seal.backends import vllm_plugin
 from seal.cli.main import execute, load
@@ -41,6 +41,7 @@ from tests.support.loopback import Loopback
 from tests.support.recipes import composed
 from tests.support.rollout_play import running_service
 from tests.support.stub_server import service_that_answers
+from tests.support.user_server import user_server
 
 POLICY = HOME / "data" / "quickstart_policy"
 MODEL = "actor_rollout_ref.model"
@@ -66,6 +67,26 @@ def test_what_weighs_dialogues_is_refused_where_a_rollout_may_have_several():
         assert key in sentence and value in sentence and "seal.rollout.trained" in sentence
         for plain in ((override,), (harness, override, "seal.rollout.trained=main"), (harness,)):
             preflight.CHECKS["dialogues"](Recipe.of(composed(HOME / "exp" / "quickstart.yaml", *plain)))
+
+
+def test_a_model_that_plays_the_user_needs_a_part_and_an_endpoint():
+    register("errands", "tests.support.errands:Errands")
+    errands = ("env_service.env_type=errands", "seal.data.train={task_file: null, categories: [], mixture: []}")
+    errands += ("seal.data.val=[{split: eval}]", "seal.data.withdrawal=null")
+
+    def checked(url, *overrides):
+        where = [f"seal.user.base_url={url}", "seal.user.model=crowd"]
+        return composed(HOME / "exp" / "quickstart.yaml", *overrides, *where)
+
+    check = preflight.CHECKS["user"]
+    assert "no user of bfcl is for a model" in refused(checked("http://127.0.0.1:9/v1"), check)
+    assert "seal.user.base_url=http://127.0.0.1:9/v1 does not answer" in refused(
+        checked("http://127.0.0.1:9/v1", *errands), check
+    )
+    with user_server() as (user, _):
+        check(Recipe.of(checked(user, *errands)))
+    with pytest.raises(LaunchError, match=r"needs the name of a model, seal\.user\.model"):
+        composed(HOME / "exp" / "quickstart.yaml", "seal.user.base_url=http://x/v1")
 
 
 def test_everything_that_is_missing_is_told_at_once_this_machine_first_and_the_hub_is_not_asked(monkeypatch):

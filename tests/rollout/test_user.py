@@ -1,6 +1,8 @@
 """A user whom a model plays: rollouts of the real agent loop, the real service, and an endpoint that plays the user."""
 
+import asyncio
 import json
+import threading
 from dataclasses import replace
 
 import pytest
@@ -228,3 +230,24 @@ def test_who_speaks_out_of_turn_is_refused():
         episode.hear("And tea.")
     with pytest.raises(ValueError, match="turns"):
         Errands().open("errand-0", params | {"turns": 1}, Guard())
+
+
+def test_who_waits_for_a_user_leaves_the_engine_to_others(url):
+    slot, over, waiting = asyncio.Semaphore(1), threading.Event(), threading.Lock()
+    answered = []
+
+    async def one_at_a_time(number):
+        async with slot:
+            answered.append(number)
+            if len(answered) == 6:  # both messages of the one that waits, and all four of the other
+                over.set()
+
+    def patient(body):
+        """The first second message that is asked for comes when the other rollout needs the engine no more."""
+        if len(body["messages"]) == 4 and waiting.acquire(blocking=False) and not over.wait(60):
+            return 500, {}
+        return wishes(body)
+
+    with user_server(patient) as (user, _):
+        played = rollouts(url, user, (), engine=ScriptedEngine(RIGHT, one_at_a_time), trajectories=2)
+    assert all(record.passed for _, record in played)

@@ -4,16 +4,20 @@ Those of this module read the recipe and its tasks, those of `devices`, `disk` a
 cluster, those of `model` the model's folder or the hub. None writes a file.
 """
 
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
 from omegaconf import OmegaConf
 
+from env_service.environments.base import Guard
 from env_service.environments.kit.tool_calls import MODE as EVALUATED_ONLY
 from env_service.environments.kit.tool_calls import NATIVE
 from env_service.environments.registry import get_environment
+from env_service.protocol import DEFAULT_ENVIRONMENT
 from seal.launch.checks.devices import check_devices, flash_attn_problem
 from seal.launch.checks.disk import check_disk
 from seal.launch.checks.model import check_model
@@ -200,6 +204,32 @@ def _tool_format(recipe: Recipe) -> tuple[str, ...]:
     return check_native(recipe)
 
 
+def _user(recipe: Recipe) -> None:
+    """Refuse a model that plays the user where no task has a part for one or nobody serves it, and its lack."""
+    url, played = recipe.settings.user.base_url, False
+    for name in recipe.environments:
+        if url is None and name == DEFAULT_ENVIRONMENT:
+            continue  # opening a task of the benchmark takes a while, and none needs a model
+        try:
+            environment = get_environment(name)
+            opening = environment.open(environment.task_ids("")[0], {"user": True} if url else {}, Guard()).start()
+        except ValueError as error:
+            raise LaunchError(str(error)) from error
+        played = played or "user" in opening
+    if url is None:
+        return
+    if not played:
+        raise LaunchError(f"seal.user.base_url is set, and no user of {', '.join(recipe.environments)} is for a model.")
+    parts = urlsplit(url)
+    try:
+        with socket.create_connection((parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)), 5.0):
+            return
+    except OSError as error:
+        raise LaunchError(
+            f"seal.user.base_url={url} does not answer ({error}): start the model that plays the user, or correct it."
+        ) from error
+
+
 def _tasks(recipe: Recipe) -> None:
     batch = recipe.config.data.train_batch_size
     if len(recipe.rows.train) < batch:
@@ -251,6 +281,7 @@ CHECKS: dict[str, Callable[[Recipe], tuple[str, ...] | None]] = {
     "teacher": _teacher,
     "dialogues": _dialogues,
     "environments": _environments,
+    "user": _user,
     "tasks": _tasks,
     "service address": _addresses,
     "validations": _validations,
