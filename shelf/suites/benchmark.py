@@ -330,3 +330,5 @@ async def _check_settings(services: Services, evaluation: Evaluation) -> None:
     probe = Episode(services, row.task_id, evaluation.episode.create_params(row.turns))
     await probe.create()
     await probe.release()
+    if evaluation.user.base_url is not None and probe.user is None:
+        raise ValueError(f"No user of {evaluation.environment} is for a model: leave --user-base-url out.")

@@ -7,15 +7,20 @@ from dataclasses import replace
 
 import pytest
 
+from env_service.client import AsyncServiceClient
 from env_service.environments.base import Guard, Refusal, UserFault
 from env_service.environments.kit.tool_calls import write_message
 from env_service.environments.registry import register
 from seal.method.interface.cues import Omega, catalogue
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
+from seal.rollout.harness.trial import play_trial
+from seal.rollout.row import Row
+from seal.rollout.services import Services
+from seal.settings import SealSettings
 from shelf.replay.player import Again, play_again
 from tests.support.errands import SECRET, Errands
-from tests.support.rollout_play import ScriptedEngine, roll_out, running_service, tokenizer
+from tests.support.rollout_play import ScriptedEngine, configured, roll_out, running_service, tokenizer
 from tests.support.user_server import user_server
 
 CALLS = {item: f'<tool_call>{{"name":"add","arguments":{{"item":"{item}"}}}}</tool_call>' for item in ("milk", "tea")}
@@ -192,6 +197,29 @@ def test_a_user_acts_with_tools_of_its_own(url):
 
 
 SHAKE = {"name": "shake", "arguments": "{}"}
+
+
+def test_a_harness_hears_the_user_and_its_trial_does_too(url, tmp_path):
+    harness = "seal.rollout.harness=tests.support.harnesses:native"
+    record, _ = played(url, wishes, RIGHT, harness)
+    assert record.infra is None and record.passed and len(record.user) == 3
+
+    async def trial(user):
+        client = AsyncServiceClient(url, "errands")
+        settings = SealSettings.of(configured([url], harness, f"seal.user.base_url={user}", "seal.user.model=crowd"))
+        columns = {"task_id": "errand-0", "split": "train", "category": "errands/bag"}
+        row = {"extra_info": columns, "data_source": "errands/bag", "global_steps": 0, "index": 0, "session_id": 0}
+        try:
+            services = Services([client], 5.0)
+            return await play_trial(
+                settings.rollout, services, Row.read(row), "compact", tmp_path / "log", settings.user
+            )
+        finally:
+            await client.close()
+
+    with user_server(wishes) as (user, _):
+        record = asyncio.run(trial(user))
+    assert record.infra is None and len(record.user) == 3 and "purse" not in json.dumps(record.messages)
 
 
 def test_a_recorded_dialogue_plays_again_without_the_endpoint(url):

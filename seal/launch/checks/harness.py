@@ -20,7 +20,8 @@ def require_trial(recipe: Recipe, url: str) -> None:
         client = AsyncServiceClient(url, service.env_type, deadline_s=service.timeout_s, attempts=service.attempts)
         services, log = Services([client], service.restart_wait_s), recipe.run_dir / "harness" / "trial.log"
         try:
-            record = await play_trial(recipe.settings.rollout, services, row, service.mode(row.environment), log)
+            settings, mode = recipe.settings, service.mode(row.environment)
+            record = await play_trial(settings.rollout, services, row, mode, log, settings.user)
         finally:
             await services.close()
         return record.infra_message if record.infra is not None else ""

@@ -18,14 +18,16 @@ from seal.rollout.row import Row
 from seal.rollout.services import Services
 from seal.rollout.speaker import Said, Speaker
 from seal.rollout.token_path import Sampled
+from seal.rollout.user import ModelUser
 from seal.settings.rollout import RolloutSettings
+from seal.settings.user import UserSettings
 
 DEADLINE_S = 300.0
 ANSWER = "Done."
 
 
 async def play_trial(
-    settings: RolloutSettings, services: Services, row: Row, prompt_mode: str, log: Path
+    settings: RolloutSettings, services: Services, row: Row, prompt_mode: str, log: Path, user: UserSettings
 ) -> TrajectoryRecord:
     """The record of a rollout of `settings.harness`; log: for a command's output."""
     terms = Terms(deadline_s=min(settings.deadline_s, DEADLINE_S), deadline="the trial's deadline")
@@ -33,9 +35,10 @@ async def play_trial(
     policy = Policy(lambda _: _Policy(form), prompt_mode, settings.max_steps, "main")
     failed = settings.harness_failure == "failed"
     speaker = HarnessSpeaker(settings.harness, terms.deadline_s, policy, log, settings.harness_env, failed)
-    params = row.create_params(prompt_mode) | {"native": True}
+    params = row.create_params(prompt_mode) | {"native": True} | ({"user": True} if user.base_url is not None else {})
     episode = Episode(services, row.task_id, params, row.environment)
-    return await play(episode, speaker, row.identity() | {"prompt_mode": prompt_mode}, terms)
+    known = row.identity() | {"prompt_mode": prompt_mode}
+    return await play(episode, speaker, known, terms, ModelUser(user, "trial"))
 
 
 class _Bytes:

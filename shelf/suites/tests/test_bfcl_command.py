@@ -283,6 +283,8 @@ def test_a_user_is_played_by_a_model_and_its_faults_are_played_again(start_endpo
         down[0] = False
         assert main(["errands", *options]) == 0
         assert main(["errands", *options, "--user-temperature", "1"]) == 2  # another user is another evaluation
+        elsewhere = [*options[: options.index("--out")], "--out", str(tmp_path / "bfcl"), *options[-6:], "--limit", "1"]
+        assert main(["bfcl", *elsewhere]) == 2  # none of its users is for a model
     assert "pass^2 %" in capsys.readouterr().out
     assert all(line["score"] == 1.0 and len(line["user"]) == 3 for line in lines_of(out))
     assert len({body["seed"] for body in asked if len(body["messages"]) == 2}) == 2  # each sample has its own
