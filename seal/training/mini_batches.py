@@ -38,7 +38,14 @@ class WholeRollouts(PPOTrainer):
     def _get_required_batch_multiple(self, dp_size: int) -> int:
         if self._width is None:
             return super()._get_required_batch_multiple(dp_size)
-        unit = math.lcm(dp_size, self.config.actor_rollout_ref.rollout.n)
+        parts = self.config.actor_rollout_ref
+        sizes = [(parts.actor.use_dynamic_bsz, parts.actor.ppo_micro_batch_size_per_gpu)]
+        sizes += [
+            (part.log_prob_use_dynamic_bsz, part.log_prob_micro_batch_size_per_gpu)
+            for part in (parts.rollout, parts.ref)
+        ]
+        micro = math.lcm(*(rows for dynamic, rows in sizes if rows and not dynamic))
+        unit = math.lcm(dp_size * micro, parts.rollout.n)
         self._ranks, self._width = dp_size, -(-self._width // unit) * unit
         return self._width
 

@@ -160,9 +160,11 @@ def test_a_rollout_weighs_as_one_however_many_dialogues_it_has(step):
     assert apart == pytest.approx(pull) and counted == pytest.approx(metrics)
 
 
-@pytest.mark.parametrize(("mini", "ranks"), [(2, 1), (1, 1), (2, 2), (1, 2)])
-def test_a_mini_batch_is_whole_rollouts_as_many_as_the_recipe_says(step, mini, ranks):
-    played, seen = step(several=SEVERAL, mini=mini), []
+@pytest.mark.parametrize(("mini", "ranks", "micro"), [(2, 1, 1), (1, 1, 3), (2, 2, 1), (1, 2, 4)])
+def test_a_mini_batch_is_whole_rollouts_as_many_as_the_recipe_says(step, mini, ranks, micro):
+    actor = "actor_rollout_ref.actor"
+    fixed = (f"{actor}.use_dynamic_bsz=false", f"{actor}.ppo_micro_batch_size_per_gpu={micro}")
+    played, seen = step(*fixed, several=SEVERAL, mini=mini), []
     played.trainer.tokenizer = tokenizer()
     played.trainer.actor_rollout_wg = SimpleNamespace(
         _dispatch_info={"actor": list(range(ranks))},
@@ -173,6 +175,7 @@ def test_a_mini_batch_is_whole_rollouts_as_many_as_the_recipe_says(step, mini, r
     width, number = seen[0]["mini_batch_size"], 2 // mini
     assert len(batch) == width * number, "a step has as many updates as with one dialogue a rollout"
     share = width // ranks
+    assert share % micro == 0, "micro-batches of fixed size divide it"
     for part in range(number):
         starts = (rank * share * number + part * share for rank in range(ranks))
         keys = [key for start in starts for key in batch.keys[start : start + share]]
