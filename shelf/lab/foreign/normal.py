@@ -56,6 +56,7 @@ _BESIDE = {
 }
 # fmt: on
 """Keys of a message that hold nothing which it said."""
+_MAY_CALL = re.compile("call|tool|action|function", re.IGNORECASE)
 
 
 def role_of(role: str) -> str:
@@ -101,13 +102,13 @@ def message_of(value: Any) -> Any:
         content = [part for part in content if not (_is_call(part) and part.get("id") in known)]
     if (error := _failure(value)) is not None:
         found["error"] = error
-    said = content or calls or value.get("function_call")
-    if found["role"] == "assistant" and not said:
-        unread = [
+    if found["role"] == "assistant" and not (calls or value.get("function_call")):
+        beside = [
             key for key in value if key not in _BESIDE and isinstance(value[key], str | list | dict) and value[key]
         ]
-        if unread:  # an empty text beside them may be all that its program did not say elsewhere
-            raise ValueError(f"a message of the policy has neither content nor tool_calls, but {', '.join(unread)}")
+        # What stands beside a text may be a call too; beside no text it is all that was said.
+        if unread := [key for key in beside if not content or _MAY_CALL.search(str(key))]:
+            raise ValueError(f"a message of the policy has no tool_calls, but {', '.join(unread)}")
     answers = next((value[key] for key in CALL_IDS[1:-1] if value.get(key) is not None), None)
     found |= {"tool_call_id": answers} if answers is not None else {}
     return {**found, "content": content, "tool_calls": calls or None}
@@ -117,6 +118,8 @@ def call_of(value: Any) -> Any:
     """A call as an object with id, name, arguments and type; ValueError for one whose names are not known."""
     if not isinstance(value, Mapping):
         return value
+    if isinstance(function := value.get("function"), str) and function.startswith("{"):
+        value = {**value, "function": decoded("a function", function)}
     inner = next((value[key] for key in _WITHIN if isinstance(value.get(key), Mapping)), None)
     flat = dict(value) if inner is None else {**{key: value.get(key) for key in CALL_IDS}, **inner}
     name = _first(flat, (*CALL_NAMES, *(("function",) if isinstance(flat.get("function"), str) else ())))

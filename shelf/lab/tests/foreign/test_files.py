@@ -152,6 +152,7 @@ SHAPES = {
     "LangChain's data": row(*({"type": each["type"], "data": each} for each in LANGCHAIN)),
     "ShareGPT": {"conversations": SHAREGPT, "tools": TEXT([TOOL]), "reward": 0},
     "args": row(ASKED, said(tool_calls=[ARGS]), *DIALOGUE[2:]),
+    "a function as text": row(ASKED, said(tool_calls=[{"function": TEXT(ARGS)}]), *DIALOGUE[2:]),
     "AI SDK": row(
         ASKED,
         said(content=[{"type": "tool-call", "toolCallId": "c", "toolName": "refund", "input": WRONG}]),
@@ -317,6 +318,7 @@ UNREAD = {
     "half of a surrogate pair": row(ASKED, said(content="\ud800")),
     "half of a surrogate pair in a call": row(ASKED, called({**RIGHT, "id": "\ud800"})),
     "calls in a field of its own": row(ASKED, said(content="", toolInvocations=[ARGS]), ANSWER),
+    "calls in a field of its own, beside text": row(ASKED, said(content="I do.", toolCalls=[ARGS]), ANSWER),
     "results that name no call of several": {
         "conversations": [*SHAREGPT[:2], SHAREGPT[1], SHAREGPT[2], SHAREGPT[2], SHAREGPT[3]],
         "tools": [TOOL],
