@@ -62,7 +62,7 @@ function Shown({ value, run, params, replay }) {
           ["advantage A", figures.advantage === null ? <Unrecorded value={value} /> : signed(figures.advantage, 3), "A"],
           ["turns met", `${record.turns_passed ?? "–"} of ${figures.turns || "unknown"}`, "turn"],
           ["calls, errors", `${record.calls ?? "–"}, ${record.errors ?? "–"}`],
-          ["tokens", record.tokens ?? "–"],
+          ["tokens", `${record.tokens ?? "–"}${record.trained_share < 1 ? `, ${Math.round(100 * record.trained_share)}% trained` : ""}`],
           ["time", seconds(record.seconds)],
           ["end", words(record.stop || "unknown")],
           ["Ω", record.omega_version === null || record.omega_version === undefined ? "none" : `version ${record.omega_version}`, "Ω, cue"],
