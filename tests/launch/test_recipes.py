@@ -36,7 +36,7 @@ every_recipe = pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(p
 def test_every_recipe_composes_and_its_settings_are_accepted(recipe):
     config = composed(recipe)
     assert SealSettings.of(config).seed == 0
-    assert EnvServiceSettings.of(config).env_type == ("tau2_telecom" if recipe.stem == "tau2_telecom" else "bfcl")
+    assert EnvServiceSettings.of(config).env_type == (recipe.stem if recipe.stem.startswith("tau2_") else "bfcl")
     assert config.trainer.v1.trainer_mode == ("seal_async" if recipe.stem.endswith("_async") else "seal")
 
 
