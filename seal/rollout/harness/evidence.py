@@ -16,7 +16,8 @@ def announced(tool: Mapping[str, Any], text: str) -> bool:
 def holds(text: str, name: str, arguments: Mapping[str, Any]) -> bool:
     """Whether a text names a tool and all values of its arguments, as code or a format of the harness's own does."""
     known = letters(text)
-    return name in text and all(letters(value) in known for value in _values(arguments))
+    named = re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", text)
+    return named is not None and all(letters(value) in known for value in _values(arguments))
 
 
 def _values(value: Any) -> Iterator[str]:
