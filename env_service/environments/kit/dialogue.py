@@ -25,7 +25,7 @@ from seal.method.interface.observation import observe_reveal, observe_start
 from seal.system.text import without_thoughts
 
 _REPEATS = 6
-"""Times that a user may say the same to different messages, less one."""
+"""Different messages after which no user says the same words each time."""
 
 
 @dataclass
