@@ -100,7 +100,7 @@ def omega_for(
 
 def _documents(omega: Omega, category: str, entries: Entries, broken: Collection[str] | None) -> Omega:
     """Of Omega's cues those that tell the tools' documents, of the tools that `entries` chooses."""
-    if not broken and (broken is None or entries != "all"):
+    if broken is None or not (broken or entries == "all"):
         return Omega()
     cues = (catalogue()[name] for name in omega.for_category(category))
     told = Omega.of((cue.name for cue in cues if cue.tells_documents), omega.version)

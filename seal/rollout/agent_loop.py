@@ -133,8 +133,10 @@ class SEALAgentLoop(AgentLoopBase):
             episode = Episode(self.services, row.task_id, params, row.environment)
             speaker = speaker_of(attempt)
             terms = replace(self.terms, training=row.trains)
-            model = ModelUser(self.settings.user, f"{self.settings.seed}/{row.place}/{attempt}")
-            user = model if said is None else RecordedUser(said)
+            if said is None:
+                user = ModelUser(self.settings.user, f"{self.settings.seed}/{row.place}/{attempt}")
+            else:
+                user = RecordedUser(said)
             record = await play(episode, speaker, {**row.identity(), "prompt_mode": mode}, terms, user)
             if record.infra is None or record.infra in FINAL:
                 break

@@ -99,6 +99,8 @@ class NativeFormat:
         if harmony:
             text = _ANALYSIS.sub("<think>\n\\1\n</think>\n\n", text)
         body = without_thoughts(text)
+        if body.lstrip().startswith("<think>"):
+            return write_message(text, [{UNREAD: "its thoughts do not end"}] if marks.opening in body else [])
         first, *pieces = body.split(marks.opening)
         calls, said, stray = [], [first], marks.closing in first
         for number, piece in enumerate(pieces):
@@ -152,14 +154,18 @@ class NativeFormat:
 
 
 def _type(schema: Any) -> Any:
-    return schema.get("type") if isinstance(schema, Mapping) else None
+    if not isinstance(schema, Mapping):
+        return None
+    options = schema.get("anyOf") or schema.get("oneOf") or ()
+    return schema.get("type") or [each.get("type") for each in options if isinstance(each, Mapping)]
 
 
 def _value(raw: str, kind: Any) -> Any:
     """A tagged value: as it stands where its type is that of a text, else as JSON or Python where it is that."""
     text = raw[1:-1] if len(raw) > 1 and raw[0] == raw[-1] == "\n" else raw
-    if kind == "string" or (isinstance(kind, list) and "string" in kind):
-        return text
+    kinds = kind if isinstance(kind, list) else [kind]
+    if "string" in kinds:
+        return None if text.strip() == "null" and "null" in kinds else text
     for read in (json.loads, literal_eval):
         try:
             value = read(text.strip())

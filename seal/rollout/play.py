@@ -106,7 +106,8 @@ async def _play(
         dialogue.messages = list(messages)
         if episode.user is not None:
             user.begin(episode.user)
-            await _hear(dialogue, episode, user, Observation((), False, 0, ()))
+            if (await _hear(dialogue, episode, user, Observation((), False, 0, ()))).done:
+                raise SpeakerFault("user_role", "the user has used up its messages before the policy spoke")
         await _interact(dialogue, episode, speaker, user)
         await speaker.ended(dialogue)
         dialogue.waiting_for = ENVIRONMENT

@@ -31,7 +31,6 @@ class TokenStream:
 
     def __init__(self, loop: AgentLoopBase, budgets: Budgets, trains: bool, native: NativeFormat | None = None):
         self._loop, self._budgets, self._trains, self._native = loop, budgets, trains, native
-        self._tools: list[dict[str, Any]] | None = None
         self._known: list[dict[str, Any]] = []
         self.stops = {loop.tokenizer.eos_token_id, *(native.stops if native is not None else ())}
         self._heard = 0  # how many messages of the dialogue are in the tokens
@@ -56,7 +55,7 @@ class TokenStream:
         other.mask, other.logprobs = self.mask[:end], self.logprobs[:end]
         other.spans, other.sampled = self.spans[:number], self.sampled[:number]
         other.versions, other.length = self.versions[: 2 * number], self.length
-        other._before, other._heard, other._tools = self._before[:number], self._before[number - 1], self._tools
+        other._before, other._heard = self._before[:number], self._before[number - 1]
         return other
 
     def without(self, others: "Sequence[TokenStream]") -> "TokenStream":
@@ -94,12 +93,12 @@ class TokenStream:
         Raises TokenPathError if the chat template refuses the dialogue.
         """
         ids, mask, logprobs, prompt = self.ids, self.mask, self.logprobs, self.prompt_length
-        messages = dialogue.messages
+        messages, tools = dialogue.messages, None
         if self._native is not None:
-            messages, self._tools, announced = request(messages)
-            self._known = [*self._tools, *announced, *dialogue.info.get("tools", ())]
+            messages, tools, announced = request(messages)
+            self._known = [*tools, *announced, *dialogue.info.get("tools", ())]
         if not ids:
-            ids, prompt = await self._start(messages)
+            ids, prompt = await self._start(messages, tools)
             mask, logprobs = [0] * (len(ids) - prompt), [0.0] * (len(ids) - prompt)
         else:
             if dialogue.truncated and dialogue.truncated[-1] == len(self.sampled) - 1:
@@ -107,7 +106,7 @@ class TokenStream:
                 ids, mask, logprobs = [*ids, self._loop.tokenizer.eos_token_id], [*mask, 0], [*logprobs, 0.0]
             previous = messages[: self._heard + 1]  # with the message that was sampled last
             merged, *_ = await on_token_path(
-                self._loop.ct_merge_context_msg(previous, messages, ids, mask, logprobs, tools=self._tools)
+                self._loop.ct_merge_context_msg(previous, messages, ids, mask, logprobs, tools=tools)
             )
             new = merged.token_ids[len(ids) - (taken := merged.removed_prefix_token_count) :]
             # verl takes a stop token back that opens the next message too; it was sampled, so it stays, once.
@@ -120,16 +119,18 @@ class TokenStream:
             self._heard = len(messages)
         return self.room
 
-    async def _start(self, messages: Sequence[Mapping[str, Any]]) -> tuple[list[int], int]:
+    async def _start(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None
+    ) -> tuple[list[int], int]:
         """The first tokens, and how many of them are the first prompt.
 
         A history that a harness wrote anew holds what follows the first prompt, as context of the response.
         """
-        ids = await on_token_path(self._loop.ct_build_initial_tokens(messages, tools=self._tools))
+        ids = await on_token_path(self._loop.ct_build_initial_tokens(messages, tools=tools))
         roles = [message["role"] for message in messages]
         head, start = roles.index("assistant") if "assistant" in roles else 0, ids
         if head:
-            start = await on_token_path(self._loop.ct_build_initial_tokens(messages[:head], tools=self._tools))
+            start = await on_token_path(self._loop.ct_build_initial_tokens(messages[:head], tools=tools))
         prompt = len(start) if ids[: len(start)] == start else len(ids)
         if prompt > (limit := self._loop.rollout_config.prompt_length):
             raise SpeakerFault(

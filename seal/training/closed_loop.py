@@ -69,9 +69,14 @@ def plain_advantages(
         plain = [place for place in places if not records[place].cues]
         if len(plain) < len(places):
             scores = [records[place].score for place in plain]
-            spread = stdev(scores) + _EPSILON if by_deviation and len(plain) > 1 else 1.0
-            found |= {place: (records[place].score - fmean(scores)) / spread for place in plain}
+            found |= {place: relative(records[place].score, scores, by_deviation=by_deviation) for place in plain}
     return found
+
+
+def relative(score: float, scores: Sequence[float], *, by_deviation: bool) -> float:
+    """GRPO's A_j of a score among those of its group (paper, section 2)."""
+    spread = stdev(scores) + _EPSILON if by_deviation and len(scores) > 1 else 1.0
+    return (score - fmean(scores)) / spread
 
 
 class ClosedLoop:

@@ -6,6 +6,7 @@ token mean of a rollout's tokens is over those of whole rollouts.
 
 import math
 from itertools import chain, product
+from statistics import fmean
 
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
@@ -18,8 +19,9 @@ class WholeRollouts(PPOTrainer):
 
     _width: int | None = None
     """Rows of a mini-batch, where some rollout has several."""
-    _ranks = 1
-    """Data-parallel ranks, among which verl divides a batch from its first row to its last."""
+    _ranks: int | None = None
+    """Data-parallel ranks, among which verl divides a batch from its first row to its last; known once verl has asked
+    for the rows of a mini-batch."""
 
     def _balance_batch(self, batch, metrics, *args, **kwargs):
         self._width, rollouts = None, by_rollout(batch.keys)
@@ -28,7 +30,10 @@ class WholeRollouts(PPOTrainer):
         size = self.config.actor_rollout_ref.actor.ppo_mini_batch_size * self.config.actor_rollout_ref.rollout.n
         keys = [[*chain(*rollouts[start : start + size])] for start in range(0, len(rollouts), size)]
         self._width = max(map(len, keys))
-        parts = [super(WholeRollouts, self)._balance_batch(batch.select_keys(each), metrics) for each in keys]
+        figures: list[dict[str, float]] = [{} for _ in keys]
+        balance = super()._balance_batch
+        parts = [balance(batch.select_keys(each), own) for each, own in zip(keys, figures, strict=True)]
+        metrics.update({name: fmean(own[name] for own in figures) for name in figures[0]})
         share, balanced = self._width // self._ranks, []
         for start, part in product(range(0, self._width, share), parts):
             balanced += zip(part.keys[start : start + share], part.tags[start : start + share], strict=True)

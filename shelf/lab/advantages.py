@@ -1,19 +1,15 @@
 """The group-relative advantages of GRPO, from rewards alone (paper, section 2)."""
 
 import math
-import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seal.records.trajectory import TrajectoryRecord
-from seal.training.closed_loop import Group, plain_advantages
-
-_EPSILON = 1e-6
-"""As in verl, which divides by the standard deviation plus this."""
+from seal.training.closed_loop import Group, plain_advantages, relative
 
 _ROUNDING = 0.25
-"""In a group of equal rewards verl divides the rounding error of a float32 mean by _EPSILON."""
+"""In a group of equal rewards verl divides the rounding error of a float32 mean by its epsilon."""
 
 
 def follow_from_rewards(config: Mapping[str, Any]) -> bool:
@@ -44,10 +40,7 @@ def group_advantages(
         if group.trains and record.tokens and place in plain:
             advantage = plain[place]
         elif group.trains and record.tokens:
-            own = scores[group.uid]
-            advantage = record.score - statistics.fmean(own)
-            if by_deviation:
-                advantage /= statistics.stdev(own) + _EPSILON
+            advantage = relative(record.score, scores[group.uid], by_deviation=by_deviation)
         advantages.append(advantage)
     return advantages
 

@@ -246,6 +246,9 @@ class _Verification:
         if not follow_from_rewards(config):
             self._found.unjudged["advantages, which do not follow from rewards alone"] += len(records)
             return
+        if log.launch.settings.teaches and "entries" not in config["seal"]["interface"]:
+            self._found.unjudged["advantages of a teacher before its plain baselines"] += len(records)
+            return
         by_deviation = config["algorithm"].get("norm_adv_by_std_in_grpo", True)
         scores: dict[str, set[float]] = {}
         for each, group in zip(records, groups, strict=True):

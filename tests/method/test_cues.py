@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from env_service.environments.bfcl.catalog import CLASSES, documents
 from seal.method.interface.cues import Omega, catalogue
-from seal.method.interface.observation import observe_reveal, observe_start
+from seal.method.interface.observation import documents_of, observe_reveal, observe_start
 from seal.method.interface.wording import PromptWording
 
 FILES = documents("GorillaFileSystem")
@@ -162,6 +162,14 @@ def test_schema_cues_speak_of_the_named_tools_or_of_as_many_others(compact):
     assert told(replace(every, tools=())) == set()
     assert told(replace(own, others=len(TOOLS))) == told(every) - {"cp"}, "no more than there are"
     assert len({every.digest, own.digest, replace(own, others=1).digest}) == 3
+
+
+def test_a_control_shows_as_many_documents_as_what_it_controls_where_a_tool_is_revealed():
+    own = replace(Omega.of(["schema_required"]), tools=("cp", "mv"))
+    first = tuple(each for each in FILES if each["name"] != "mv")
+    later = (TOOLS["mv"], *[each for each in ALL_TOOLS if each not in FILES][:9])
+    shown = [[len(documents_of(omega, tools)) for tools in (first, later)] for omega in (own, replace(own, others=2))]
+    assert shown == [[1, 1], [1, 1]]
 
 
 def test_the_whole_compact_rendering_stays_small():

@@ -207,6 +207,7 @@ def test_a_schema_that_says_nothing_permits_every_value(schema, value):
         (of(False), {"x": 1}, "structure", "the arguments must keep to its schema"),
         (of({"$ref": "#/$defs/T"}, **{"$defs": {"T": {"type": "integer"}}}), {"x": "a"}, "type", "x must be a whole"),
         (of({}), {}, "missing", "required argument x is missing"),
+        (of({"type": "number", "multipleOf": 5}), {"x": float("inf")}, "enum", "x must be a multiple of 5"),
         (
             of(
                 {"type": "number", "maximum": 3, "exclusiveMaximum": True},

@@ -8,7 +8,7 @@ from verl.experimental.agent_loop.tool_parser import ToolParser
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.environment import BfclEnvironment
-from env_service.environments.kit.tool_calls import UNREAD, read_message
+from env_service.environments.kit.tool_calls import UNREAD, ToolCalls, read_message
 from seal.method.interface.cues import Omega
 from seal.rollout.native import PARSERS, NativeFormat, request
 from tests.support.rollout_play import TASK, ScriptedEngine, roll_out, running_service
@@ -103,6 +103,28 @@ def test_a_value_of_a_tool_that_came_later_has_the_type_that_its_document_asks_f
     _, record, _ = play(url, "coder", [*texts, spoken("coder", "Done.")], *more, task_id=task, category="miss_func")
     calls = [call for each in record.evidence[turn]["actions"] for call in each["calls"]]
     assert [(call["name"], call["arguments"]) for call in calls] == [(name, {"source": "5", "destination": "6"})]
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "value"),
+    [
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "12", "12"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", None),
+        ({"type": ["string", "null"]}, "12", "12"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "12", 12),
+    ],
+)
+def test_a_value_that_may_be_null_keeps_the_type_that_its_document_asks_for(kind, written, value):
+    tool = {"name": "f", "description": "", "parameters": {"type": "object", "properties": {"x": kind}}}
+    text = f"<tool_call>\n<function=f>\n<parameter=x>\n{written}\n</parameter>\n</function>\n</tool_call>"
+    read = asyncio.run(NativeFormat("qwen3_coder", family_tokenizer("coder")).read(text, "", [{"function": tool}]))
+    assert ToolCalls().parse(read).calls == (("f", {"x": value}),)
+
+
+def test_a_call_within_thoughts_that_do_not_end_is_unread():
+    text = '<think>I could <tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
+    read = asyncio.run(NativeFormat("hermes", family_tokenizer("hermes")).read(text, "", []))
+    assert ToolCalls().parse(read).calls == () and ToolCalls().parse(read).refusals
 
 
 CALL = ("cd", {"folder": "document"})

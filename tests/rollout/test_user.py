@@ -181,6 +181,14 @@ def test_a_user_that_says_the_same_whatever_it_hears_is_a_fault_and_a_patient_on
     assert len(record.user) == Errands().user(next(iter(Errands().load()))).max_messages
 
 
+def test_a_user_that_only_acts_loses_its_rollout_and_not_the_run(url):
+    def restless(body):
+        return {"content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": SHAKE}]}
+
+    record, _ = played(url, restless)
+    assert record.infra == "user_role" and all(message["role"] != "assistant" for message in record.messages)
+
+
 def test_a_user_acts_with_tools_of_its_own(url):
     def shakes(body):
         if body["messages"][-1]["role"] == "tool":

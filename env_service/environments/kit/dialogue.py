@@ -212,14 +212,16 @@ class ToolEpisode:
 
     def _whole_evidence(self, cut: Stop | None) -> tuple[TurnEvidence, ...]:
         """The same for a dialogue that is judged as a whole, in its last turn."""
-        *before, last = self._turns
+        before = self._turns[:-1]
         earlier = tuple(replace(call, arguments={}, result="", violations=()) for turn in before for call in turn.calls)
         unjudged = [
             self._turn_evidence(n, Needed((), ()), None, judged="passed" if self._valid else "later")
             for n in range(len(before))
         ]
-        facts = {"judged": "dialogue", "earlier": earlier, "blame": "own" if last.failed else None}
-        return (*unjudged, self._turn_evidence(len(before), self._scene.needed(None), cut, **facts))
+        whole = self._turn_evidence(
+            len(before), self._scene.needed(None), cut, judged="dialogue", earlier=earlier
+        )  # nobody's blame: an earlier call, or the user, may have caused a failure
+        return (*unjudged, whole)
 
     def _blame(self, cut: Stop | None) -> tuple[Blame | None, ...]:
         """Return whose fault each turn's failure is; nobody's in an episode that is valid or goes on."""

@@ -1,7 +1,7 @@
 """The checks before anything starts, each of which refuses a recipe in one sentence that names the key and the fix.
 
-Those of this module read the recipe and its tasks, those of `devices`, `disk` and `places` this machine or its Ray
-cluster, those of `model` the model's folder or the hub. None writes a file.
+Those of this module read the recipe and its tasks and ask for the user's endpoint, those of `devices`, `disk` and
+`places` this machine or its Ray cluster, those of `model` the model's folder or the hub. None writes a file.
 """
 
 import socket

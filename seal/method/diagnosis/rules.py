@@ -134,6 +134,8 @@ def _missing_call(turn: TurnEvidence) -> str | None:
 def _other_response(turn: TurnEvidence) -> str | None:
     calls = turn.calls or turn.judged == "dialogue"  # an answer without a call can lack what the user must be told
     if _wanted(turn) and calls and turn.response_match is False:
+        if turn.judged == "dialogue" and not turn.absent:
+            return "the user was not told what the task requires"
         return "the required result is not among the results obtained"
     return None
 

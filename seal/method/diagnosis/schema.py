@@ -5,6 +5,7 @@ prose judges nothing either; only the benchmark's documents count it (`env_servi
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
@@ -100,7 +101,9 @@ def _exact(draft: type[Validator]) -> type[Validator]:
 
 
 def _multiple_of(validator: Validator, of: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
-    if validator.is_type(value, "number") and Fraction(str(value)) % Fraction(str(of)):
+    if not validator.is_type(value, "number"):
+        return
+    if not math.isfinite(value) or Fraction(str(value)) % Fraction(str(of)):
         yield ValidationError("")
 
 

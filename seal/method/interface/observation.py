@@ -31,14 +31,20 @@ def observe_start(content: str, tools: Tools, omega: Omega, category: str, mode:
 
 
 def documents_of(omega: Omega, tools: Tools) -> Tools:
-    """Those documents of which Omega's schema cues speak. A control's depend on the names alone."""
+    """Those documents of which Omega's schema cues speak. A control's depend on the names alone.
+
+    A control shows fewer others by each named tool that this list lacks, so that it shows as many in the start and in
+    a reveal as what it controls.
+    """
     if omega.tools is None:
         return tools
+    named = [each for each in tools if each["name"] in omega.tools]
     if not omega.others:
-        return [each for each in tools if each["name"] in omega.tools]
+        return named
     rest = [each for each in tools if each["name"] not in omega.tools and required(each)]
     rng = random.Random("/".join(("others", *(each["name"] for each in tools), *omega.tools)))
-    return rng.sample(rest, min(omega.others, len(rest)))
+    count = omega.others - (len(omega.tools) - len(named))
+    return rng.sample(rest, min(max(count, 0), len(rest)))
 
 
 def _texts(cues: Sequence[Cue], mode: PromptWording) -> list[str]:

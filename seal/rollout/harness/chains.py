@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from env_service.environments.kit.formats import Format
 from env_service.environments.kit.tool_calls import AGENT_FORMATS
 from seal.rollout.dialogue import Dialogue
-from seal.rollout.harness.evidence import announced, holds, letters
+from seal.rollout.harness.evidence import announced, holds, words
 from seal.rollout.harness.messages import (
     Answer,
     ChatMessage,
@@ -41,8 +41,8 @@ class Message:
 
     heard: the dialogue up to and with it, as the harness repeats it. tools: the documents that it shows by then, by
     name. length: the messages up to and with it in the policy's format. text: what it says, without thoughts. tokens:
-    sampled ones. calls: those that have not reached the episode. cut: the budget that cut it, "" if none did. reached:
-    how often it or a call of it has reached the episode.
+    sampled ones. calls: those that have not reached the episode. cut: the budget that cut it, or that the request's
+    `max_tokens` lowered, "" if none did. reached: how often it or a call of it has reached the episode.
     """
 
     heard: tuple[ChatMessage, ...]
@@ -178,8 +178,8 @@ class Policy:
         if found == [None] and calls:
             found = [self._holder(*call) for call in calls]
             self.unsampled += found.count(None)
-        elif found == [None] and (words := letters(said)):
-            parts = [each for each in reversed(self._said) if words in letters(each.text)]
+        elif found == [None] and (part := words(said)).strip():
+            parts = [each for each in reversed(self._said) if part in words(each.text)]
             found = [min(parts, key=lambda each: len(each.text), default=None)]
         for message in filter(None, found):
             message.reached += 1
@@ -210,7 +210,10 @@ class Policy:
             if (waits and gone is not None and await gone()) or self.over:
                 return None
             if self._unheard is not None and self._unheard[0] == request:
-                return self._unheard[1]
+                answer = self._unheard[1]
+                if gone is None or not await gone():
+                    self._unheard = None  # whoever asks for the same once more asks for another sample
+                return answer
             chain = self._chain(request.messages, request.tools)
             said = await self._ask(chain, request.most)
             answer = _answer(chain, said, self._form, request)

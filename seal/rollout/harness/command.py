@@ -77,6 +77,7 @@ class Place(asyncio.SubprocessProtocol):
         self.free = False
         self._exited.set()
         _settle(self._over)
+        _settle(self._asking)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing else holds the output."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -123,7 +122,7 @@ class DialogueEnvironment(ToolEnvironment):
 
     def data_hash(self) -> str:
         """Return the sha256 over the names and bytes of the package's data files."""
-        return _hash(self.domain)
+        return package.data_hash((*self.domain.files, package.GUIDELINES[0]))
 
     def packages(self) -> Mapping[str, str]:
         """Return the version of the package."""
@@ -171,6 +170,10 @@ class TelecomUserEnvironment(TelecomEnvironment):
     ungrounded: ClassVar[Mapping[str, str]] = _UNGROUNDED
     stop_tool = None
 
+    def data_hash(self) -> str:
+        """Return the sha256 over the names and bytes of the package's data files."""
+        return package.data_hash(package.USER_SOURCES)
+
     def load(self) -> Sequence[ToolTask]:
         """Return the tasks with the calls of the agent's own in their references."""
         agents = {document["name"] for document in package.tool_schemas()[0]}
@@ -214,11 +217,3 @@ def _gold(domain: Domain, actions: str) -> str:
     for action in json.loads(actions) or ():
         records.respond(action["name"], action["arguments"])
     return records.digest()
-
-
-@cache
-def _hash(domain: Domain) -> str:
-    digest = hashlib.sha256()
-    for path in domain.files:
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()

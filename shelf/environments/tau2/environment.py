@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -31,7 +30,7 @@ class TelecomEnvironment(ToolEnvironment):
 
     name = "tau2_telecom"
     rule = RULE
-    writes = frozenset(name for name, writes in package.tool_types().items() if writes)
+    writes = package.telecom_writes()
     ungrounded: ClassVar[Mapping[str, str]] = {
         labels.SPURIOUS_TOOL_CALL: _ONE_TURN,
         labels.CORRECT_ABSTENTION: _ONE_TURN,
@@ -66,7 +65,7 @@ class TelecomEnvironment(ToolEnvironment):
 
     def data_hash(self) -> str:
         """Return the sha256 over the names and bytes of the package's data files."""
-        return _data_hash()
+        return package.data_hash(package.SOURCES)
 
     def packages(self) -> Mapping[str, str]:
         """Return the version of the package."""
@@ -89,11 +88,3 @@ def _documents() -> tuple[Document, ...]:
     }
     agent, user = package.tool_schemas()
     return (*agent, *user, done)
-
-
-@cache
-def _data_hash() -> str:
-    digest = hashlib.sha256()
-    for path in package.SOURCES:
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()

@@ -6,6 +6,7 @@ does once here: parsing databases, running a task's initial actions, and buildin
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -55,7 +56,16 @@ SOURCES = (
 
 STOPS = (STOP, TRANSFER, OUT_OF_SCOPE)
 """With one of these the package's user ends a dialogue."""
-_GUIDELINES = DATA_DIR / "tau2" / "user_simulator"
+_USER = DATA_DIR / "tau2" / "user_simulator"
+GUIDELINES = (_USER / "simulation_guidelines.md", _USER / "simulation_guidelines_tools.md")
+"""What the package tells a user without tools, and one with."""
+USER_SOURCES = (
+    *SOURCES[:4],
+    TELECOM_MAIN_POLICY_PATH,
+    TELECOM_TECH_SUPPORT_POLICY_MANUAL_PATH,
+    GUIDELINES[1],
+)
+"""The same where the user has the phone."""
 
 State = bytes
 """Both databases and how many ids were drawn, pickled: a copy takes a sixth of a deepcopy's time."""
@@ -129,6 +139,15 @@ class Telecom:
         return all(found)
 
 
+@cache
+def data_hash(paths: tuple[Path, ...]) -> str:
+    """The sha256 over the names and bytes of some of the package's files."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
 class Domain(NamedTuple):
     """A domain with one database. tools: the class of its toolkit. files: database, policy, tasks, splits."""
 
@@ -180,8 +199,8 @@ def _shipped(domain: Domain) -> State:
 
 @cache
 def toolkit(domain: Domain) -> Any:
-    """A domain's tools, for their documents and signatures."""
-    return Records(domain)._environment.tools
+    """A domain's tools without a database, for their documents and signatures."""
+    return domain.tools(None)
 
 
 def untold(information: Sequence[str], said: Iterable[str]) -> tuple[str, ...]:
@@ -193,7 +212,7 @@ def untold(information: Sequence[str], said: Iterable[str]) -> tuple[str, ...]:
 
 def user_prompt(scenario: Mapping[str, Any], tools: bool) -> str:
     """The system text of the package's user simulator. tools: the user has some."""
-    path = _GUIDELINES / ("simulation_guidelines_tools.md" if tools else "simulation_guidelines.md")
+    path = GUIDELINES[tools]
     told = UserScenario.model_validate(scenario)
     return f"{path.read_text(encoding='utf-8')}\n\n<scenario>\n{told}\n</scenario>".strip()
 
@@ -245,9 +264,9 @@ def written(kit: ToolKitBase) -> frozenset[str]:
 
 
 @cache
-def tool_types() -> Mapping[str, bool]:
-    """Every tool of telecom with whether it writes."""
-    return {name: name in written(kit) for kit in _toolkits() for name in kit.tools}
+def telecom_writes() -> frozenset[str]:
+    """The tools of telecom's agent and of its user that write."""
+    return frozenset().union(*map(written, _toolkits()))
 
 
 @cache

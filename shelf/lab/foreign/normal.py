@@ -56,7 +56,7 @@ _BESIDE = {
 }
 # fmt: on
 """Keys of a message that hold nothing which it said."""
-_MAY_CALL = re.compile("call|tool|action|function", re.IGNORECASE)
+_MAY_CALL = re.compile("(?<![a-z])(?:tool_?)?(?:call|tool|action|function)", re.IGNORECASE)
 
 
 def role_of(role: str) -> str:

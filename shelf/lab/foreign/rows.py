@@ -48,9 +48,10 @@ def row_of(value: Row) -> dict[str, Any]:
         row[key] = _dialogue(row[key]) if isinstance(row.get(key), str) else row.get(key)
     row = {key: found for key, found in row.items() if found is not None}
     if isinstance(said := row.get("messages"), list) and len(said) == 1 and isinstance(said[0], list):
-        row["messages"] = said[0]  # LangChain's batch of one
+        said = row["messages"] = said[0]  # LangChain's batch of one
     if isinstance(said, list) and any(_is_output(each) for each in said):  # items, as OpenAI's Agents SDK lists them
-        own = next(at for at, each in enumerate(said) if not (isinstance(each, Mapping) and each.get("role") in _ASKS))
+        asked = (isinstance(each, Mapping) and each.get("role") in _ASKS for each in said)
+        own = next((at for at, asks in enumerate(asked) if not asks), len(said))
         del row["messages"]
         return _of_responses({**row, "input": said[:own], "output": said[own:]})
     for key in _REQUESTS:

@@ -69,7 +69,7 @@ def play_documents(recipe: Recipe, out: Path, bar: Bar) -> dict[str, Any]:
         lost = lost_tasks(plain)
         asked = [(each, arm, each.shown(arm)) for each in lost for arm in ARMS]
         asked = [(each, arm, shown) for each, arm, shown in asked if arm == NOTHING or shown is not None]
-        jobs = [Job(each.task, sample, shown) for each, _, shown in asked for sample in range(n, 2 * n)]
+        jobs = [Job(each.task, sample, shown, taught=False) for each, _, shown in asked for sample in range(n, 2 * n)]
         rest = iter(rollouts("rollouts with entries", jobs))
     outcomes: dict[int, dict[str, str]] = defaultdict(dict)
     for each, arm, _ in asked:
@@ -155,8 +155,8 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     for each in found["tools"][:MOST]:
         rates = "".join(f"{each[arm]:>9.0%}" for arm in (NOTHING, OTHER, OWN, ALL))
         yield f"{each['tool'][:27]:<28}{each['tasks']:>6}{rates}{each['passes']:>+9.1f}"
-    if more := len(found["tools"]) - MOST:
-        yield f"and {more} more in documents.json" if more > 0 else ""
+    if (more := len(found["tools"]) - MOST) > 0:
+        yield f"and {more} more in documents.json"
 
 
 def draw(found: Mapping[str, Any], title: str, path: Path) -> None:

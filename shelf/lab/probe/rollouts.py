@@ -30,11 +30,15 @@ NAME = "probed"
 
 
 class Job(NamedTuple):
-    """A rollout to be played; its seed follows from task (a number) and sample, whether it sees an Omega or not."""
+    """A rollout to be played; its seed follows from task (a number) and sample, whether it sees an Omega or not.
+
+    taught: a pass with an Omega is played again in the plain prompt.
+    """
 
     task: int
     sample: int
     omega: Omega | None = None
+    taught: bool = True
 
 
 class DialogueTokens(NamedTuple):
@@ -64,7 +68,7 @@ class _Loop(SEALAgentLoop):
         known = {"index": job.task, "session_id": job.sample, "global_steps": 1, "training": True}
         row = Row.read({**task.to_verl(job.task), **known, "omega": job.omega and job.omega.to_json()})
         record, (*_, stream) = await self._roll_out({"temperature": self.rollout_config.temperature}, row)
-        record, lesson = await self._lesson(record, stream, row)
+        record, lesson = await self._lesson(record, stream, row) if job.taught else (record, None)
         return Played(job, record, _tokens(stream), lesson and _tokens(lesson))
 
 

@@ -88,7 +88,9 @@ def _kept(name: str, info: ValidationInfo) -> tuple[inner.Item, ...]:
 
 
 def _known(name: str | None, info: ValidationInfo) -> str | None:
-    return name if name is None or _kept(name, info) else None
+    if name is not None:
+        _kept(name, info)
+    return name
 
 
 def _listed(given: Any) -> Any:

@@ -226,6 +226,9 @@ SHAPES = {
         {"role": "user", "content": {"type": "tool_result", "toolUseId": "c", "content": []}},
         said(content={"type": "text", "text": "Done."}),
     ),
+    "a batch of one of items": row(
+        [ASKED, ITEM, {"type": "function_call_output", "call_id": "c", "output": "no"}, ENDS]
+    ),
     "items among messages": row(ASKED, ITEM, {"type": "function_call_output", "call_id": "c", "output": "no"}, ENDS),
     "tools as text": row(*WHOLE, tools=[TEXT(TOOL)]),
     "parameters as text": row(*WHOLE, tools=[{"name": "refund", "parameters": TEXT(SCHEMA)}]),
