@@ -12,6 +12,7 @@ from uuid import uuid4
 from ray.exceptions import RayError, TaskCancelledError
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
+from env_service.environments.kit.tool_calls import NATIVE
 from seal.rollout.budgets import Budgets
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.native import NativeFormat
@@ -36,7 +37,6 @@ class EngineSpeaker(TokenSpeaker):
         row: Row,
         sampling_params: dict[str, Any],
         attempt: int | str,
-        native: NativeFormat | None = None,
     ):
         self._loop = loop
         self._timeout_s = settings.rollout.generation_timeout_s
@@ -44,7 +44,8 @@ class EngineSpeaker(TokenSpeaker):
         self._sampling_params = sampling_params
         self._seed = f"{settings.seed}/{row.place}/{attempt}"
         self._request_id = uuid4().hex  # one for all messages, so that the same server holds the prefix
-        self.stream = TokenStream(loop, budgets, row.trains, native)
+        native = NativeFormat(loop.rollout_config.multi_turn.format, loop.tokenizer)
+        self.stream = TokenStream(loop, budgets, row.trains, native if row.prompt_mode == NATIVE else None)
         self.tokens_in = 0
 
     async def say(self, dialogue: Dialogue, most: int | None = None) -> Said | None:

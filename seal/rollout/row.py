@@ -2,11 +2,12 @@
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 from seal.method.diagnosis.categories import environment_of
 from seal.method.interface.cues import Omega
+from seal.settings import EnvServiceSettings
 
 LEAK_GUARD_SHARE = 0.05
 """The share of the training trajectories with an Omega that the leak guard watches."""
@@ -19,7 +20,7 @@ class Row:
     turns: of a prefix of the task; -1 for the whole. sample: the number of the rollout among its prompt's. step: the
     trainer's step, which drew it. index: of the task in its data set. guided: played as in training, as the shown side
     of a withdrawal is too. omega: what the episode shows, None for the plain benchmark.
-    withdrawal: see TrajectoryRecord.
+    withdrawal: see TrajectoryRecord. prompt_mode: the prompt and parser format.
     """
 
     task_id: str
@@ -31,14 +32,16 @@ class Row:
     step: int
     index: str
     guided: bool
-    omega: Mapping[str, Any] | None
+    omega: Omega | None
     withdrawal: str | None
+    prompt_mode: str
 
     @classmethod
-    def read(cls, row: Mapping[str, Any]) -> Self:
+    def read(cls, row: Mapping[str, Any], service: EnvServiceSettings) -> Self:
         """From the columns of the data set and those that the trainer adds."""
         task = row["extra_info"]
         guided = bool(row.get("training")) or task.get("withdrawal") == "shown"
+        omega = row.get("omega") if guided else None
         return cls(
             **{name: task[name] for name in ("task_id", "category", "split")},
             data_source=row["data_source"],
@@ -47,8 +50,9 @@ class Row:
             step=int(row.get("drawn", row["global_steps"])),
             index=str(row["index"]),
             guided=guided,
-            omega=row.get("omega") if guided else None,
+            omega=None if omega is None else Omega.from_json(omega),
             withdrawal=task.get("withdrawal"),
+            prompt_mode=service.mode(environment_of(task["category"])),
         )
 
     @property
@@ -70,30 +74,26 @@ class Row:
         """The same for all rollouts of its prompt."""
         return f"{self.step}/{self.index}"
 
-    def with_omega(self, omega: Omega | None) -> Self:
-        """The row with another Omega, or without one."""
-        return replace(self, omega=None if omega is None else omega.to_json())
-
     @property
     def cues(self) -> tuple[str, ...]:
         """The cues of its Omega that hold for the task."""
-        return Omega.from_json(self.omega).for_category(self.category) if self.omega is not None else ()
+        return self.omega.for_category(self.category) if self.omega is not None else ()
 
     def identity(self) -> dict[str, Any]:
         """The fields of the record that the row decides."""
-        names = ("task_id", "data_source", "category", "split", "sample", "withdrawal")
+        names = ("task_id", "data_source", "category", "split", "sample", "withdrawal", "prompt_mode")
         return {name: getattr(self, name) for name in names} | {"drawn": self.step if self.guided else None}
 
-    def create_params(self, prompt_mode: str, always_guarded: bool = False) -> dict[str, Any]:
+    def create_params(self, always_guarded: bool = False) -> dict[str, Any]:
         """The parameters of the service's /create. always_guarded: the leak guard watches whatever has an Omega."""
         # Validation is judged as officially, also on tasks of the training side.
-        params: dict[str, Any] = {"split": self.split if self.guided else "eval", "tool_prompt_mode": prompt_mode}
+        params: dict[str, Any] = {"split": self.split if self.guided else "eval", "tool_prompt_mode": self.prompt_mode}
         if self.turns > 0:
             params["turns"] = self.turns
         if self.guided:
             params["enforce_available_tools"] = True  # calls of tools that the task does not offer are refused
             if self.omega is not None:
-                params["omega"] = self.omega
+                params["omega"] = self.omega.to_json()
                 draw = zlib.crc32(f"guard/{self.place}".encode()) / 2**32
                 params["leak_guard"] = always_guarded or draw < LEAK_GUARD_SHARE
         return params

@@ -6,6 +6,7 @@ from seal.method.interface.cues import catalogue
 from seal.rollout.lesson import Lesson
 from seal.rollout.row import Row
 from seal.rollout.speaker import SpeakerFault
+from seal.settings import EnvServiceSettings
 from seal.settings.interface import InterfaceSettings
 from seal.settings.sentences import SettingsError
 from tests.support.rollout_play import (
@@ -148,8 +149,8 @@ def test_the_leak_guard_watches_whatever_may_become_a_lesson():
         "extra_info": {"task_id": "t", "split": "train", "category": "base"},
         **{"data_source": "base", "global_steps": 1, "index": 0, "training": True, "omega": OMEGA},
     }
-    rows = [Row.read(row | {"session_id": sample}) for sample in range(4000)]
-    asked = ([each.create_params("compact", always) for each in rows] for always in (False, True))
+    rows = [Row.read(row | {"session_id": sample}, EnvServiceSettings()) for sample in range(4000)]
+    asked = ([each.create_params(always) for each in rows] for always in (False, True))
     watched = [[params["leak_guard"] for params in each] for each in asked]
     assert all(watched[1]) and sum(watched[0]) == 190, "5 % of the others, drawn by step, row and sample"
 

@@ -17,7 +17,7 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.harness.trial import play_trial
 from seal.rollout.row import Row
 from seal.rollout.services import Services
-from seal.settings import SealSettings
+from seal.settings import EnvServiceSettings, SealSettings
 from shelf.replay.player import Again, play_again
 from tests.support.errands import SECRET, Errands
 from tests.support.rollout_play import ScriptedEngine, configured, roll_out, running_service, tokenizer
@@ -219,9 +219,8 @@ def test_a_harness_hears_the_user_and_its_trial_does_too(url, tmp_path):
         row = {"extra_info": columns, "data_source": "errands/bag", "global_steps": 0, "index": 0, "session_id": 0}
         try:
             services = Services([client], 5.0)
-            return await play_trial(
-                settings.rollout, services, Row.read(row), "compact", tmp_path / "log", settings.user
-            )
+            row = Row.read(row, EnvServiceSettings(prompt_mode="compact"))
+            return await play_trial(settings.rollout, services, row, tmp_path / "log", settings.user)
         finally:
             await client.close()
 

@@ -34,8 +34,8 @@ from seal.records.folder import RunFolder
 from seal.records.method import method_digest
 from seal.records.trajectory import CUTS, TrajectoryRecord
 from seal.rollout.budgets import Budgets
-from seal.rollout.lesson import broken_tools
 from seal.rollout.rewards import terminal_reward
+from seal.rollout.siblings import broken_tools
 from seal.settings import SealSettings
 from seal.settings.reward import RewardSettings
 from seal.system.files import file_sha256

@@ -14,14 +14,13 @@ def require_trial(recipe: Recipe, url: str) -> None:
     from seal.rollout.harness.trial import play_trial  # its server loads only where a recipe names a harness
 
     task, service = recipe.rows.train[0], recipe.service
-    row = Row.read({**task.to_verl(0), "index": 0, "session_id": 0, "global_steps": 0, "training": True})
+    row = Row.read({**task.to_verl(0), "index": 0, "session_id": 0, "global_steps": 0, "training": True}, service)
 
     async def played() -> str:
         client = AsyncServiceClient(url, service.env_type, deadline_s=service.timeout_s, attempts=service.attempts)
         services, log = Services([client], service.restart_wait_s), recipe.run_dir / "harness" / "trial.log"
         try:
-            settings, mode = recipe.settings, service.mode(row.environment)
-            record = await play_trial(settings.rollout, services, row, mode, log, settings.user)
+            record = await play_trial(recipe.settings.rollout, services, row, log, recipe.settings.user)
         finally:
             await services.close()
         return record.infra_message if record.infra is not None else ""

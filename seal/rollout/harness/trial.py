@@ -27,18 +27,17 @@ ANSWER = "Done."
 
 
 async def play_trial(
-    settings: RolloutSettings, services: Services, row: Row, prompt_mode: str, log: Path, user: UserSettings
+    settings: RolloutSettings, services: Services, row: Row, log: Path, user: UserSettings
 ) -> TrajectoryRecord:
     """The record of a rollout of `settings.harness`; log: for a command's output."""
     terms = Terms(deadline_s=min(settings.deadline_s, DEADLINE_S), deadline="the trial's deadline")
-    form = AGENT_FORMATS.get(prompt_mode, AGENT_FORMATS["hermes"])
-    policy = Policy(lambda _: _Policy(form), prompt_mode, settings.max_steps, "main")
+    form = AGENT_FORMATS.get(row.prompt_mode, AGENT_FORMATS["hermes"])
+    policy = Policy(lambda _: _Policy(form), row.prompt_mode, settings.max_steps, "main")
     failed = settings.harness_failure == "failed"
     speaker = HarnessSpeaker(settings.harness, terms.deadline_s, policy, log, settings.harness_env, failed)
-    params = row.create_params(prompt_mode) | {"native": True} | ({"user": True} if user.base_url is not None else {})
+    params = row.create_params() | {"native": True} | ({"user": True} if user.base_url is not None else {})
     episode = Episode(services, row.task_id, params, row.environment)
-    known = row.identity() | {"prompt_mode": prompt_mode}
-    return await play(episode, speaker, known, terms, ModelUser(user, "trial"))
+    return await play(episode, speaker, row.identity(), terms, ModelUser(user, "trial"))
 
 
 class _Bytes:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from seal.launch.recipe import Recipe
 from seal.method.interface.cues import Omega, catalogue
-from seal.rollout.lesson import broken_tools
+from seal.rollout.siblings import broken_tools
 from shelf.lab.probe.rollouts import Job, Played, by_task, plain_rollouts, playing
 from shelf.statistics.intervals import paired_difference
 from shelf.suites.bar import Bar

@@ -66,10 +66,10 @@ Player = Callable[[str, Sequence[Job]], list[Played]]
 class _Loop(SEALAgentLoop):
     async def played(self, job: Job, task: TaskRow) -> Played:
         known = {"index": job.task, "session_id": job.sample, "global_steps": 1, "training": True}
-        row = Row.read({**task.to_verl(job.task), **known, "omega": job.omega and job.omega.to_json()})
-        record, (*_, stream) = await self._roll_out({"temperature": self.rollout_config.temperature}, row)
-        record, lesson = await self._lesson(record, stream, row) if job.taught else (record, None)
-        return Played(job, record, _tokens(stream), lesson and _tokens(lesson))
+        row = Row.read({**task.to_verl(job.task), **known, "omega": job.omega and job.omega.to_json()}, self.service)
+        told = await self.attempts.roll_out(row, {"temperature": self.rollout_config.temperature})
+        record, lesson = await self.attempts.learn(row, told) if job.taught else (told[0], None)
+        return Played(job, record, _tokens(told[1][-1]), lesson and _tokens(lesson))
 
 
 def _tokens(stream: TokenStream) -> DialogueTokens:
