@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,10 +12,12 @@ import orjson
 
 from env_service.encoding import encode
 from env_service.environments.base import Environment, Guard
+from env_service.environments.kit.tasks import TaskSource
 from seal.method.interface.cues import Omega, catalogue
 from seal.method.interface.secrets import clauses, normal
 from shelf.authoring import runs as scripted
 from shelf.authoring.runs import RUBBISH, Run, play, refuses
+from shelf.patient_user import opened
 from shelf.replay.differences import as_text, difference
 
 STEP_SECONDS = 5.0
@@ -113,7 +115,7 @@ def replay(subject: Subject) -> str:
 def isolation(subject: Subject) -> str:
     """Episodes that take turns in one process do not see each other."""
     pairs = list(zip(subject.runs, subject.answers, strict=True))
-    episodes = [subject.environment.open(run.task_id, dict(run.params), Guard()) for run, _ in pairs]
+    episodes = [opened(subject.environment, run.task_id, run.params, Guard()) for run, _ in pairs]
     answers: list[list[Any]] = [[episode.start()] for episode in episodes]
     for number in range(max(len(run.messages) for run, _ in pairs)):
         for (run, _), episode, got in zip(pairs, episodes, answers, strict=True):
@@ -128,7 +130,7 @@ def isolation(subject: Subject) -> str:
 def idempotence(subject: Subject) -> str:
     """start, evaluate and describe change nothing."""
     for run, expected in zip(subject.runs, subject.answers, strict=True):
-        episode = subject.environment.open(run.task_id, dict(run.params), Guard())
+        episode = opened(subject.environment, run.task_id, run.params, Guard())
         answers: list[Any] = [episode.start()]
         if orjson.loads(encode(episode.start())) != expected[0]:
             raise Nonconforming(f"{run.task_id}, {run.kind}: start differs when it is asked twice")
@@ -150,24 +152,24 @@ def bad_input(subject: Subject) -> str:
     """Bad input from a caller is refused in one sentence."""
     environment, task = subject.environment, subject.tasks[0]
 
-    def opened(**params: Any) -> Callable[[], Any]:
-        return lambda: environment.open(task, {"tool_prompt_mode": subject.mode, **params}, Guard())
+    def asked(**params: Any) -> Callable[[], Any]:
+        return lambda: opened(environment, task, {"tool_prompt_mode": subject.mode, **params}, Guard())
 
     def after_the_end() -> None:
         run = subject.references[0]
-        episode = environment.open(run.task_id, dict(run.params), Guard())
+        episode = opened(environment, run.task_id, run.params, Guard())
         for message in (*run.messages, "again"):
             episode.step(message, False)
 
     wrong: Mapping[str, Callable[[], Any]] = {
-        "an unknown task": lambda: environment.open("no such task", {}, Guard()),
+        "an unknown task": lambda: opened(environment, "no such task", {}, Guard()),
         "facts of an unknown task": lambda: environment.task("no such task"),
         "an unknown split": lambda: environment.task_ids("no such split"),
-        "an unknown format": opened(tool_prompt_mode="no such format"),
-        "too many turns": opened(turns=10**6),
-        "no turns": opened(turns=0),
-        "an interface that cannot be read": opened(omega={"version": "x"}),
-        "an interface in evaluation": opened(split="eval", omega=Omega.of().to_json()),
+        "an unknown format": asked(tool_prompt_mode="no such format"),
+        "too many turns": asked(turns=10**6),
+        "no turns": asked(turns=0),
+        "an interface that cannot be read": asked(omega={"version": "x"}),
+        "an interface in evaluation": asked(split="eval", omega=Omega.of().to_json()),
         "a message after the end": after_the_end,
     }
     for what, call in wrong.items():
@@ -262,10 +264,15 @@ def no_leak(subject: Subject) -> str:
             shown = normal(" ".join([*said, str(answers[0]["info"])]))
             if told := [word for word in secret if len(word) > 8 and not word.endswith("()") and word in shown]:
                 raise Nonconforming(f"{task}: a policy is shown {min(told)!r}, which is a call of the reference")
+        if not isinstance(environment, TaskSource):
+            continue  # an environment without the kit has no such user
         for params in ({}, {"omega": every.to_json()}):
-            answers = scripted.play_with_user(environment, task, subject.mode, {"split": "train", **params})
+            run = scripted.stumbling_run(environment, task, subject.mode)
+            answers = subject.played(
+                replace(run, params={**run.params, "user": True, "native": True, "split": "train", **params})
+            )
             told = answers[0].pop("user", {"messages": [{"content": ""}]})["messages"][0]["content"]
-            shown = normal(str([(answer["state"], answer.get("info")) for answer in answers]))
+            shown = normal(str([(answer["state"], answer.get("info")) for answer in answers[:-1]]))
             if seen := [clause for clause in clauses(told) if clause in shown]:
                 raise Nonconforming(f"{task}: a policy is shown {min(seen)!r} of the user's instructions")
     return f"{len(subject.tasks)} tasks, without cues and with all of them"
@@ -336,3 +343,5 @@ CHECKS: Mapping[str, Callable[[Subject], str]] = {
 }
 NEED_DETERMINISM = frozenset({"replay", "isolation", "idempotence"})
 """Checks that compare with answers given before: without determinism they say nothing."""
+NEED_OWN_USERS = frozenset({"reference passes", "faults fail"})
+"""Checks of verdicts: a reference holds the policy's calls, and not what such a user does or must hear."""

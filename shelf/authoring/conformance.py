@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from env_service.environments.registry import get_environment, locations
-from shelf.authoring.checks import CHECKS, EPISODES_PER_SECOND, NEED_DETERMINISM, Nonconforming, Subject
+from shelf.authoring.checks import (
+    CHECKS,
+    EPISODES_PER_SECOND,
+    NEED_DETERMINISM,
+    NEED_OWN_USERS,
+    Nonconforming,
+    Subject,
+)
 from shelf.authoring.runs import sample
 
 SAMPLE = 12
@@ -43,6 +50,9 @@ def conformance(name: str, tasks: int = SAMPLE, floor: float = EPISODES_PER_SECO
     for check in CHECKS:
         if check in NEED_DETERMINISM and not deterministic:
             yield Finding(check, "skipped", "the environment is not deterministic")
+            continue
+        if check in NEED_OWN_USERS and not getattr(environment, "own_users", True):
+            yield Finding(check, "skipped", "only a model plays the users: show verdicts on whole dialogues, by a test")
             continue
         finding = _found(check, subject)
         deterministic = deterministic and not (check == "determinism" and not finding.passed)

@@ -16,8 +16,8 @@ from env_service.encoding import encode
 from env_service.environments.base import Call, Environment, EnvironmentEpisode, Guard
 from env_service.environments.bfcl.catalog import Task
 from env_service.environments.kit.dialogue import ToolEpisode
-from env_service.environments.kit.tasks import TaskSource
 from seal.method.interface.schema_cue import arguments_of
+from shelf.patient_user import opened
 
 PROCESS_SECONDS = 600.0
 """Seconds that another process may take to play all runs."""
@@ -35,7 +35,7 @@ class Run:
 
 def play(environment: Environment, run: Run, guard: Guard | None = None) -> list[Any]:
     """Open the task of a run and return the answers (`played`)."""
-    return played(environment.open(run.task_id, dict(run.params), guard or Guard()), run.messages)
+    return played(opened(environment, run.task_id, run.params, guard or Guard()), run.messages)
 
 
 def played(episode: EnvironmentEpisode, messages: Sequence[str]) -> list[Any]:
@@ -46,22 +46,6 @@ def played(episode: EnvironmentEpisode, messages: Sequence[str]) -> list[Any]:
         if answers[-1]["is_terminated"]:
             break
     answers.append(episode.evaluate({}))
-    return orjson.loads(encode(answers))
-
-
-def play_with_user(environment: Environment, task_id: str, mode: str, params: Mapping[str, Any]) -> list[Any]:
-    """The opening and the answers to the mistakes and the reference of a policy, whose user only says "Go on."."""
-    if not isinstance(environment, TaskSource):
-        return [{"state": []}]  # an environment without the kit has no such user
-    asked = {"tool_prompt_mode": mode, "user": True, "native": True, "parse_errors": "feedback", **params}
-    episode = environment.open(task_id, asked, Guard())
-    answers: list[Any] = [episode.start()]
-    for message in stumbling_run(environment, task_id, mode).messages:
-        if "user" in answers[-1]:
-            answers.append(episode.hear("Go on."))
-        if answers[-1].get("is_terminated"):
-            break
-        answers.append(episode.step(message, False))
     return orjson.loads(encode(answers))
 
 

@@ -225,14 +225,28 @@ def _micro_batches(rows: list[int], packed: int) -> int:
     return number
 
 
+def user_seconds(requests: int, prompt: float, model: ModelSizes, gpu: Gpu, rows: int) -> float:
+    """Seconds for which the slowest rollout waits for a user on one GPU that answers `rows` rollouts at a time.
+
+    requests: of that rollout. prompt: tokens of the user's part, which is computed once for each rollout.
+    """
+    spoken = requests * MESSAGE_TOKENS
+    prefill = 2 * model.parameters * rows * (prompt + spoken) / (EFFICIENCY * gpu.flops)
+    return prefill + spoken * _token_s(model, rows * (prompt + spoken), gpu.bandwidth)
+
+
+def _token_s(model: ModelSizes, held: float, bandwidth: float) -> float:
+    """Seconds of a token while an engine holds the keys and values of `held` tokens."""
+    return max(TOKEN_S, (2 * model.parameters + held * model.kv_bytes) / (1.5 * EFFICIENCY * bandwidth))
+
+
 def seconds(config: DictConfig, plan: StepPlan, model: ModelSizes, gpu: Gpu, step: Work) -> dict[str, float]:
     """Seconds of a step's stages."""
     speed = min(EFFICIENCY, PER_PARAMETER * model.parameters) * gpu.flops * plan.devices
     attention = model.layers * model.hidden * step.row  # causal: half of a row's tokens on average
     token_pass = 2 * (model.parameters + attention) * step.step / speed
     at_once = min(plan.engine_slots, -(-plan.in_flight // plan.engines))
-    read = 2 * model.parameters + at_once * step.row * model.kv_bytes
-    token_s = max(TOKEN_S, read / (1.5 * EFFICIENCY * gpu.bandwidth * plan.devices / plan.engines))
+    token_s = _token_s(model, at_once * step.row, gpu.bandwidth * plan.devices / plan.engines)
     prefill = 2 * model.parameters * plan.prompts * step.prompt / (EFFICIENCY * gpu.flops * plan.devices / plan.engines)
     found = {
         "rollouts": prefill + config.seal.rollout.max_steps * MESSAGE_TOKENS * token_s,

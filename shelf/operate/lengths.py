@@ -15,6 +15,7 @@ from seal.data.rows import TaskRow
 from seal.launch.recipe import Recipe
 from seal.method.diagnosis.categories import BENCHMARK
 from seal.method.interface.cues import Omega, catalogue
+from shelf.patient_user import opened
 
 PIECE = re.compile(r" ?[^\W\d_]+|\d| ?[^\s\w]+|_|\s+")
 MESSAGE = 5
@@ -22,10 +23,11 @@ MESSAGE = 5
 
 
 class Length(NamedTuple):
-    """Tokens of a task: its first prompt, and everything after it if the reference is played."""
+    """Tokens of a task: its first prompt, everything after it if the reference is played, and a user's part."""
 
     prompt: int
     rest: int
+    part: int = 0
 
 
 def tokens(text: str) -> int:
@@ -40,6 +42,7 @@ def lengths(recipe: Recipe, rows: Sequence[TaskRow], cues: bool) -> list[Length]
     taxonomy, kinds = recipe.settings.diagnosis.taxonomy, recipe.settings.interface.evolve.kinds
     shown = [cue.name for cue in catalogue().values() if cue.taxonomy in (None, taxonomy) and cue.kind in kinds]
     params = {"split": "train", "omega": Omega.of(shown).to_json()} if cues else {"split": "eval"}
+    params |= {"user": True} if recipe.settings.user.base_url is not None else {}
     return [_length(row, params | {"tool_prompt_mode": recipe.service.mode(row.environment)}) for row in rows]
 
 
@@ -47,15 +50,17 @@ def _length(row: TaskRow, params: dict[str, Any]) -> Length:
     if row.turns > 0:
         params["turns"] = row.turns
     environment = get_environment(row.environment)
-    episode = environment.open(row.task_id, params, Guard())
-    prompt = sum(tokens(message["content"]) for message in episode.start()["state"])
-    rest = 0
+    episode = opened(environment, row.task_id, params, Guard())
+    opening = episode.start()
+    prompt, rest = sum(tokens(message["content"]) for message in opening["state"]), 0
     for text in _reference(row, params["tool_prompt_mode"]):
         answer = episode.step(text, False)
         rest += tokens(text) + sum(tokens(message["content"]) for message in answer["state"])
         if answer["is_terminated"]:
             break
-    return Length(prompt, rest)
+    told = opening.get("user", {"messages": [], "tools": []})
+    part = sum(tokens(message["content"]) for message in told["messages"]) + sum(tokens(str(t)) for t in told["tools"])
+    return Length(prompt, rest, part)
 
 
 def _reference(row: TaskRow, mode: str) -> Iterator[str]:

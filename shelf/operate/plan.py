@@ -1,6 +1,7 @@
 """A run of a recipe before it starts: its steps and budgets, its tasks, and its load on a GPU."""
 
 import json
+import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.table import Table
 from seal.launch.checks.model import configuration
 from seal.launch.recipe import Recipe, total_steps
 from seal.system.errors import LaunchError
-from shelf.operate.fit import DISK, GB, GIB, Fit, Gpu, ModelSizes, Work, fit, seconds, work
+from shelf.operate.fit import DISK, GB, GIB, Fit, Gpu, ModelSizes, Work, fit, seconds, user_seconds, work
 from shelf.operate.lengths import Length, lengths
 from shelf.operate.step import StepPlan, step_plan
 
@@ -23,8 +24,12 @@ Lines = list[tuple[str, str]]
 
 def model_of(recipe: Recipe) -> ModelSizes:
     """The sizes of a recipe's model; LaunchError if its config.json cannot be had."""
-    known = json.loads(KNOWN.read_text(encoding="utf-8")).get(recipe.config.actor_rollout_ref.model.path)
-    return ModelSizes.of(known or configuration(recipe))
+    return _known(recipe.config.actor_rollout_ref.model.path) or ModelSizes.of(configuration(recipe))
+
+
+def _known(name: str) -> ModelSizes | None:
+    sizes = json.loads(KNOWN.read_text(encoding="utf-8")).get(name)
+    return sizes and ModelSizes.of(sizes)
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,21 @@ class RunPlan:
         yield "tasks", f"{len(tasks)}; first prompts of {self.work.prompt:,.0f} tokens, {longest:,} at most"
         yield "too long", f"{rest} with more than {step.response:,} tokens after it, {whole} with {step.model:,} in all"
         yield "tokens of a step", f"{self.work.step / 1e6:.2f} million, {self.work.row:,.0f} per trajectory"
+        if self._part:
+            least, most = step.rows * 2, step.rows * self._requests
+            yield "requests to the user", f"{least:,} to {most:,} in a step; its part has {self._part:,.0f} tokens"
         if step.packed:
             yield "micro-batches", f"{self.work.micro_batches:.1f} per mini-batch and rank, {self.work.fill:.0%} full"
+
+    @property
+    def _part(self) -> float:
+        """Tokens of the part of a user whom a model plays; 0 without one."""
+        return statistics.mean(task.part for task in self.tasks)
+
+    @property
+    def _requests(self) -> int:
+        """Of a rollout to its user at most: one before the policy speaks, and one after each of its messages."""
+        return self.recipe.settings.rollout.max_steps + 1
 
     def on(self, gpu: Gpu, model: ModelSizes) -> Fit:
         """Return the memory that the run takes on a GPU."""
@@ -80,11 +98,17 @@ class RunPlan:
         """Memory, time and cost on a GPU."""
         config, step, found = self.recipe.config, self.step, self.on(gpu, model)
         stages = seconds(config, step, model, gpu, self.work)
+        if self._part and (user := _known(self.recipe.settings.user.model)):
+            stages["user on one GPU"] = user_seconds(self._requests, self._part, user, gpu, step.in_flight)
         steps, trainer = total_steps(config, len(self.tasks)), config.trainer
         validations = int(trainer.val_before_train) + _times(steps, trainer.test_freq)
         saves = _times(steps, trainer.save_freq)
         validated = len(self.recipe.rows.val) * config.actor_rollout_ref.rollout.val_kwargs.n / step.rows
-        each = sum(stages.values()), stages["rollouts"] * max(1, validated), 12 * model.parameters / DISK
+        each = (
+            sum(stages.values()),
+            (stages["rollouts"] + stages.get("user on one GPU", 0)) * max(1, validated),
+            12 * model.parameters / DISK,
+        )
         hours = sum(count * each_s for count, each_s in zip((steps, validations, saves), each, strict=True)) / 3600
         bucket = config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes << 20
         largest = 4 * model.largest

@@ -39,6 +39,11 @@ class Scene:
         self.error_limit, self.stop_tool = environment.error_limit, environment.stop_tool
         self._environment, self._task = environment, task
         self.part = environment.user(task) if settings.user else None
+        if self.part is None and not environment.own_users:
+            raise ValueError(
+                f"{environment.name} has no users of its own: name a model that plays them, with seal.user.base_url in "
+                "a recipe or --user-base-url in an evaluation."
+            )
         if self.part is not None and settings.turns is not None:
             raise ValueError(f"params.turns: the dialogue of {task.id} depends on its user, so leave it out.")
 

@@ -129,6 +129,7 @@ class TaskSource(ABC):
     the tool's document are answered with an error and not run. max_steps: messages with calls per user turn.
     error_limit: failed calls after which an episode ends; None for no limit. stop_tool: a tool that ends the user turn;
     a message without a call then ends it too, but the turn fails. Nothing of the message that calls it is run.
+    own_users: false where only a model plays the users, so that `users` says nothing.
     """
 
     name: ClassVar[str]
@@ -140,6 +141,7 @@ class TaskSource(ABC):
     max_steps: ClassVar[int] = 20
     error_limit: ClassVar[int | None] = None
     stop_tool: ClassVar[str | None] = None
+    own_users: ClassVar[bool] = True
 
     @abstractmethod
     def load(self) -> Sequence[ToolTask]:

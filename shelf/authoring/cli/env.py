@@ -107,9 +107,9 @@ def check(
         for finding in conformance(name, tasks, floor):
             console.print(f"{_MARKS[finding.outcome]}  {finding.check:<18}", end="")
             console.print(finding.detail, markup=False, highlight=False)
-            failed += not finding.passed
+            failed += finding.outcome == "fail"
     for label, reason in environment.ungrounded.items():
         console.print(f"off   {label}: {reason}", markup=False, highlight=False)
     if failed:
-        console.print(f"{name} does not conform: {failed} checks do not pass.", highlight=False)
+        console.print(f"{name} does not conform: {failed} checks fail.", highlight=False)
         raise typer.Exit(_NONCONFORMING)

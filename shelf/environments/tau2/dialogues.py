@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 from env_service.environments.base import Call, Document
 from env_service.environments.kit.environment import ToolEnvironment
 from env_service.environments.kit.scene import History, Scene
-from env_service.environments.kit.settings import EpisodeParams
-from env_service.environments.kit.tasks import Check, Outcome, TaskSource, ToolTask, UserPart
+from env_service.environments.kit.tasks import Check, Outcome, ToolTask, UserPart
 from seal.method import labels
 from seal.method.diagnosis.evidence import CallEvidence
 from shelf.environments.tau2 import VERSION, package
@@ -37,14 +36,6 @@ MAX_MESSAGES = 60
 
 class DialogueScene(Scene):
     """A dialogue that the package's evaluators judge as a whole."""
-
-    def __init__(self, environment: TaskSource, task: ToolTask, settings: EpisodeParams) -> None:
-        super().__init__(environment, task, settings)
-        if self.part is None:
-            raise ValueError(
-                f"{environment.name} has no users of its own: name a model that plays them, with seal.user.base_url in "
-                "a recipe or --user-base-url in an evaluation."
-            )
 
     def judge(self, world: Any, history: History, said: Sequence[str]) -> Check:
         """Compare the databases, and what the agent was to tell the user."""
@@ -87,6 +78,7 @@ class DialogueEnvironment(ToolEnvironment):
     strict = False  # the package answers wrong arguments itself
     max_steps = 100
     error_limit = 10
+    own_users = False
 
     def load(self) -> Sequence[ToolTask]:
         """Read the package's file of tasks."""
@@ -169,6 +161,7 @@ class TelecomUserEnvironment(TelecomEnvironment):
     scene_type = DialogueScene
     ungrounded: ClassVar[Mapping[str, str]] = _UNGROUNDED
     stop_tool = None
+    own_users = False
 
     def data_hash(self) -> str:
         """Return the sha256 over the names and bytes of the package's data files."""

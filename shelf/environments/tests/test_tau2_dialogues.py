@@ -14,6 +14,7 @@ except PackageNotFoundError:
 from env_service.environments.base import Guard
 from env_service.environments.registry import get_environment
 from seal.method.interface.secrets import clauses, normal
+from shelf.authoring.conformance import conformance
 from shelf.environments.tests import tau2_dialogue_oracle as oracle
 
 NAMES = tuple(oracle.CONSTRUCTORS)
@@ -49,6 +50,12 @@ def test_the_user_is_prompted_as_the_package_does_and_the_policy_is_not(name: st
 def test_without_a_model_there_is_no_user(name: str) -> None:
     with pytest.raises(ValueError, match=r"seal\.user\.base_url"):
         get_environment(name).open(sample(name, 1)[0], {}, Guard())
+
+
+def test_the_conformance_suite_plays_a_user_and_says_which_checks_it_skips() -> None:
+    findings = {finding.check: finding.outcome for finding in conformance("tau2_telecom_user", tasks=3)}
+    assert {check for check, outcome in findings.items() if outcome == "skipped"} == {"reference passes", "faults fail"}
+    assert "fail" not in findings.values()
 
 
 @pytest.mark.parametrize("name", NAMES)

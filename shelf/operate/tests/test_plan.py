@@ -10,7 +10,7 @@ from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from shelf.operate.cli.plan import app
-from shelf.operate.fit import GB, GPUS, ModelSizes, gpu_named, require_fit, seconds, work
+from shelf.operate.fit import GB, GPUS, MESSAGE_TOKENS, TOKEN_S, ModelSizes, gpu_named, require_fit, seconds, work
 from shelf.operate.plan import RunPlan, model_of
 from shelf.operate.step import step_plan
 
@@ -84,6 +84,17 @@ def test_what_does_not_fit_is_one_sentence(recipe, override, gpu, named):
 def test_a_plan_says_what_the_doctor_looks_for_of_disk_and_memory():
     lines = dict(planned("SEAL").lines())
     assert lines["disk"].startswith("350 GiB") and lines["memory"].startswith("64 GB")
+
+
+def test_a_user_whom_a_model_plays_has_its_share():
+    """Of 64 rollouts with 41 requests at most; a model of 7.6 billion parameters says a token in 8 ms or more."""
+    pytest.importorskip("tau2")
+    plan = planned("environments/tau2_retail", "seal.seed=0")
+    assert dict(plan.lines())["requests to the user"].startswith("128 to 2,624 in a step")
+    stages = dict(plan.gpu_lines(GPUS["H100"], model_of(plan.recipe), None))["seconds of a step"]
+    waited = int(stages.split("user on one GPU ")[1].split(",")[0])
+    assert 41 * MESSAGE_TOKENS * TOKEN_S <= waited < 3 * 41 * MESSAGE_TOKENS * TOKEN_S
+    assert all("user" not in what for what, _ in planned("SEAL").lines())
 
 
 def test_a_prompt_that_cannot_be_read_is_refused():

@@ -1,0 +1,46 @@
+"""The user of a reference's run where a model plays the user: says "Go on.", and stops when the reference does.
+
+Where tasks have messages of their own, these are played instead, unless the parameters ask for a user.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from env_service.answers import Evaluation, Opening, Step
+from env_service.environments.base import Environment, EnvironmentEpisode, Guard
+from env_service.environments.kit.tasks import UserPart
+
+PATIENT = "Go on."
+
+
+def opened(environment: Environment, task_id: str, params: Mapping[str, Any], guard: Guard) -> EnvironmentEpisode:
+    """An episode in which only the policy speaks."""
+    if not params.get("user") and getattr(environment, "own_users", True):
+        return environment.open(task_id, params, guard)
+    episode = environment.open(task_id, {**params, "user": True}, guard)
+    return _WithUser(episode, len(environment.reference(task_id))) if "user" in episode.start() else episode
+
+
+class _WithUser:
+    """The episode, with the user's messages in its answers. answers: of the policy, until the user stops."""
+
+    def __init__(self, episode: Any, answers: int) -> None:
+        self._episode, self._answers = episode, answers
+        self._first = episode.hear(PATIENT)["state"]
+
+    def start(self) -> Opening:
+        opening = self._episode.start()
+        return {**opening, "state": [*opening["state"], *self._first]}
+
+    def step(self, content: str, truncated: bool) -> Step:
+        answer = self._episode.step(content, truncated)
+        if "user" not in answer:
+            return answer
+        self._answers -= 1
+        return self._episode.hear(PATIENT if self._answers else UserPart.stops[0])
+
+    def evaluate(self, params: Mapping[str, Any]) -> Evaluation | float:
+        return self._episode.evaluate(params)
+
+    def describe(self) -> Any:
+        return self._episode.describe()
