@@ -102,9 +102,9 @@ def drop(folder: RunFolder, keep: Keep) -> None:
 def collect_finished(experiment: Experiment, drops: bool = False) -> None:
     """Take in every run that is whole and has no result yet; drops: remove what is not kept of those that have one.
 
-    A run that a launcher works on is left alone, and so is everything in a published folder.
+    A run that a launcher works on is left alone, and so is a folder that holds results without the runs.
     """
-    if experiment.published:
+    if not (experiment.folder / "runs").is_dir():
         return
     for cell in experiment.cells:
         folder, finished = experiment.run(cell), experiment.result(cell).is_file()

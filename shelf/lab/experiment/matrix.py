@@ -105,11 +105,6 @@ class Experiment:
         return self.source if self.source.is_dir() else HOME / self.design.folder / self.design.name
 
     @property
-    def published(self) -> bool:
-        """True if the folder holds results without the runs: a repository keeps the figures, not the logs."""
-        return self.results.is_file() and not (self.folder / "runs").is_dir()
-
-    @property
     def lock(self) -> Path:
         """The lock that one process at a time holds."""
         return self.folder / "experiment.lock"
@@ -164,26 +159,32 @@ class Experiment:
         )
 
     def finished(self) -> Iterator[tuple[Cell, RunResult]]:
-        """The finished runs of the matrix with their results; LaunchError for a result that cannot be read."""
-        if self.published:
-            try:
-                results, bad = read_results(self.results)
-            except (OSError, EOFError) as error:
-                raise LaunchError(f"{self.results} cannot be read ({error}): restore it.") from error
-            if bad:
-                raise LaunchError(f"{bad[0]}: restore {self.results}.")
-            by_cell = {Cell(result.arm, result.seed): result for result in results}
-            yield from ((cell, by_cell[cell]) for cell in self.cells if cell in by_cell)
-            return
+        """The finished runs of the matrix with their results; LaunchError for a result that cannot be read.
+
+        The file with all results has those of runs whose folders are in another clone.
+        """
+        kept = self._kept()
         for cell in self.cells:
-            path = self.result(cell)
-            if path.is_file():
+            if (path := self.result(cell)).is_file():
                 yield cell, _read(path)
+            elif cell in kept:
+                yield cell, kept[cell]
+
+    def _kept(self) -> dict[Cell, RunResult]:
+        if not self.results.is_file():
+            return {}
+        try:
+            results, bad = read_results(self.results)
+        except (OSError, EOFError) as error:
+            raise LaunchError(f"{self.results} cannot be read ({error}): restore it.") from error
+        if bad:
+            raise LaunchError(f"{bad[0]}: restore {self.results}.")
+        return {Cell(result.arm, result.seed): result for result in results}
 
 
 def _read(path: Path) -> RunResult:
     results, bad = read_results(path)
     if bad or len(results) != 1:
         reason = str(bad[0]) if bad else f"{path} holds {len(results)} results instead of one"
-        raise LaunchError(f"{reason}: remove the folder {path.parent} to run it again.")
+        raise LaunchError(f"{reason}: remove the folder {path.parent}.")
     return results[0]

@@ -129,7 +129,9 @@ def _disk(
     measured = max((result.checkpoint_bytes for result in results), default=0) / GIB
     one = measured or (design.cost.checkpoint_gb if design.cost else None)
     at_once = max(_at_once(arm, one) for arm in arms.values())
-    finished = [folder_size(experiment.run(cell).path) for cell, _result in experiment.finished()]
+    finished = [
+        folder_size(experiment.run(cell).path) for cell in experiment.cells if experiment.result(cell).is_file()
+    ]
     kept = statistics.fmean(finished) / GIB if finished else (design.cost.kept_mb if design.cost else 0) * MIB / GIB
     if design.keep.checkpoints != "none" and not finished:
         kept += (one or at_once) if design.keep.checkpoints == "last" else at_once

@@ -80,8 +80,6 @@ def run_experiment(
     for name in options.only:
         if name not in experiment.design.arms:
             raise LaunchError(f"--only {name} is not an arm; they are {', '.join(experiment.design.arms)}.")
-    if experiment.published:
-        raise LaunchError(f"{experiment.folder} is published without its runs: give the experiment another name.")
     session = Session()
     with _signals(session.signals), _alone(experiment, tell, session.signals) as descriptor:
         require_unchanged(experiment, arms)

@@ -50,7 +50,7 @@ def test_ignoring_the_seeds_would_be_wrong():
 
 
 @given(st.integers(2, 6), st.integers(2, 12), st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_variance_is_the_two_way_analysis_of_variance(seeds, scenarios, draw):
     scores = drawn(np.random.default_rng(draw), seeds, scenarios, 1.0, 1.0, 1.0)
     by_seed, by_scenario, all_ = scores.mean(axis=1), scores.mean(axis=0), scores.mean()

@@ -1,5 +1,6 @@
 """A matrix is run to its end, whatever interrupts it, and each run once."""
 
+import shutil
 import signal
 import time
 from collections import Counter
@@ -44,6 +45,20 @@ def test_every_run_is_launched_once_seed_by_seed_and_its_results_are_kept(make_b
         assert result.launches == 1 and result.checkpoint_bytes == 1000
     again = bench.run()
     assert again.code == exits.FINISHED and len(bench.starts) == 4
+
+
+def test_a_clone_with_the_results_alone_runs_what_is_missing(make_bench):
+    bench = make_bench(seeds=(0, 1))
+    bench.run(only=("vanilla",))
+    before, _bad = read_results(bench.experiment.results)
+    shutil.rmtree(bench.experiment.folder / "runs")
+    assert bench.finished == ["vanilla-0", "vanilla-1"]
+    assert bench.run().code == exits.FINISHED
+    assert [start["run"] for start in bench.starts[2:]] == ["seal-0", "seal-1"]
+    shutil.rmtree(bench.experiment.folder / "runs")
+    results, _bad = read_results(bench.experiment.results)
+    assert len(results) == 4 and results[::2] == before
+    assert bench.run().code == exits.FINISHED and len(bench.starts) == 4
 
 
 def test_only_what_is_kept_remains_of_a_finished_run(make_bench):
