@@ -237,7 +237,7 @@ def test_a_body_of_any_size_or_shape_gets_a_sentence(dialect):
     asyncio.run(attack())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(data=st.data(), dialect=st.sampled_from([*DIALECTS]), form=st.sampled_from(("hermes", "compact")))
 def test_no_request_breaks_the_policy(data, dialect, form):
     read, good, _ = DIALECTS[dialect]

@@ -47,7 +47,7 @@ def attacked(url):
         client.create(TASK, "attacked", {"tool_prompt_mode": "compact"})
 
 
-@settings(max_examples=CALLS, deadline=None)
+@settings(max_examples=CALLS)
 @given(data=st.data())
 def test_no_body_is_answered_with_a_5xx(http, data):
     verb = data.draw(st.sampled_from(sorted(BODIES)))
@@ -59,7 +59,7 @@ def test_no_body_is_answered_with_a_5xx(http, data):
         http.post("/release", json={"instance_id": answer.json()["data"]["info"]["instance_id"]})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(call=changed({"name": "mkdir", "arguments": {"dir_name": "a"}}), more=st.sampled_from(VALUES))
 def test_no_call_breaks_an_episode(http, call, more):
     name = http.post("/create", json=BODIES["create"]).json()["data"]["info"]["instance_id"]
@@ -70,7 +70,7 @@ def test_no_call_breaks_an_episode(http, call, more):
     assert http.post("/release", json={"instance_id": name}).json()["success"]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     cut=st.integers(0, 200),
     junk=st.binary(max_size=40),

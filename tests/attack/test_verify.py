@@ -15,7 +15,7 @@ LOGS = (
 )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_odd_value_is_more_than_a_refusal(run, url, data):
     path = run / data.draw(st.sampled_from(LOGS))

@@ -22,7 +22,7 @@ def wait_for(client: TestClient, done) -> None:
         time.sleep(0.02)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_changed_line_harms_a_page_or_another_run(played, run, data):
     for name in LOGS:
@@ -44,7 +44,7 @@ def test_no_changed_line_harms_a_page_or_another_run(played, run, data):
                 assert answer.status_code == 200, answer.text
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     page=st.sampled_from([*PAGES, "trajectory", "group", "replay", "runs", "../pyproject.toml", "%2e%2e/x"]),
     asked=st.dictionaries(

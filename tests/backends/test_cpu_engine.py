@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tensordict import TensorDict
 
@@ -132,7 +132,6 @@ def test_ranks_with_different_numbers_of_idle_rows_stay_together(played):
     check_equal(verls, ours)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 5), st.lists(st.booleans(), min_size=1, max_size=6)), min_size=1, max_size=4))
 def test_logits_are_computed_where_verl_looks_for_a_sampled_token(dialogues):
     from verl.workers.utils.padding import no_padding_2_padding

@@ -34,7 +34,7 @@ def gradients(implementation, lengths):
     return logits.detach(), [each.grad for each in policy.parameters()]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=5))
 def test_a_packed_row_has_the_logits_and_gradients_of_masked_attention(lengths):
     expected, expected_gradients = gradients("sdpa", lengths)

@@ -13,7 +13,7 @@ from tests.support.packing import gradients, packed, rows_of
 GROUP = st.tuples(st.integers(1, 30), st.lists(st.integers(0, 12), min_size=1, max_size=4))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(GROUP, min_size=1, max_size=3))
 def test_logits_and_gradients_are_those_of_whole_rows(groups):
     ids, positions = packed(groups)

@@ -20,7 +20,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(VALUES)
 def test_whatever_arguments_hold_becomes_json_that_can_be_read(value: Any) -> None:
     evidence = CallEvidence("tool", {"value": value}, True)

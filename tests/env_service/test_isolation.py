@@ -90,7 +90,7 @@ ALONE = [alone(run) for run in RUNS]
 PRISTINE = copy.deepcopy((CREDIT_CARD_EXTENSION, BOOKING_RECORD_EXTENSION))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, len(RUNS) - 1), min_size=2, max_size=12), st.integers(0, 2**32))
 def test_interleaved_episodes_answer_as_each_does_alone(chosen: list[int], seed: int) -> None:
     host, rng = new_host(), random.Random(seed)
@@ -114,7 +114,7 @@ def test_interleaved_episodes_answer_as_each_does_alone(chosen: list[int], seed:
     assert (CREDIT_CARD_EXTENSION, BOOKING_RECORD_EXTENSION) == PRISTINE
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, len(RUNS) - 1), st.integers(0, 60))
 def test_an_episode_rebuilt_from_its_messages_goes_on_as_if_nothing_had_happened(chosen: int, cut: int) -> None:
     task_id, messages = RUNS[chosen]

@@ -131,7 +131,7 @@ def test_a_damaged_file_is_named_with_the_fix(checkpoints, folder, name, kind):
 
 
 @given(data=st.data())
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_changed_byte_is_noticed_or_changes_no_weight(checkpoints, folder, data):
     path = folder / "global_step_2" / MODEL
     content = path.read_bytes()

@@ -45,7 +45,7 @@ def trajectories(draw) -> TrajectoryRecord:
 
 
 @given(trajectories())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_trajectory_survives_its_log_and_its_json_text(record):
     assert TrajectoryRecord.from_json(record.to_json()) == record
     assert read_line(json.loads(record.to_json())) == (record, True)

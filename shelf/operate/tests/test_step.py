@@ -53,7 +53,7 @@ def test_a_row_is_cut_below_the_engines_length():
     assert plan.longest == plan.packed == 1024
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     prompts=st.integers(1, 64),
     mini=st.integers(1, 16),

@@ -17,7 +17,7 @@ from shelf.statistics.tables import with_difference
 
 
 @given(st.integers(1, 400).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_independent_tasks_get_wilsons_interval(drawn):
     n, k = drawn
     found = estimate([[SuccessCount(i, float(i < k)) for i in range(n)]])

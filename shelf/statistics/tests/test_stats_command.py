@@ -286,7 +286,7 @@ def test_a_run_that_validates_on_its_training_scenarios_says_so(run, tmp_path, c
 
 
 @given(st.integers(0, 3000), st.binary(max_size=4))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_log_damaged_anywhere_loses_no_line_in_silence(tmp_path, place, noise):
     whole = "".join(json.dumps(line(task, 1.0)) + "\n" for task in TASKS[:10]).encode()
     damaged = whole[:place] + noise + whole[place + len(noise) :]

@@ -29,14 +29,13 @@ class Listed(BaseModel):
     items: list[str]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(before=PROSE, after=PROSE, value=st.dictionaries(st.text(max_size=5), st.integers(), max_size=3))
 def test_an_object_is_found_in_any_prose(before, after, value):
     wanted = {**value, "items": ["{a} and }"]}
     assert read_answer(f"{before}{json.dumps(wanted)}{after}", Listed).items == wanted["items"]
 
 
-@settings(deadline=None)
 @given(text=st.text(max_size=200))
 def test_any_text_is_read_without_an_error(text):
     assert read_answer(text, Listed) is None or "items" in text
@@ -129,7 +128,7 @@ def expected_of(number):
     return expected_calls(turns, task.users, task.task)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(number=st.integers(0, 30), seed=st.integers(0, 1000))
 def test_one_changed_call_is_noticed(number, seed):
     """A reader who misses or changes one expected call never agrees; one who lists all of them does."""

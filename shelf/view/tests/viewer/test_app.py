@@ -76,7 +76,7 @@ def fits(line, filters: Filters) -> bool:
     )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     label=st.sampled_from(LABELS),
     blame=st.sampled_from(["", "own", "inherited"]),
