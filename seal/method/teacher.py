@@ -87,23 +87,23 @@ def teacher_of(settings: SealSettings) -> Teacher:
 
 
 def omega_for(
-    role: Role, omega: Omega, category: str, entries: Entries = "own", broken: Collection[str] | None = None
+    role: Role, omega: Omega, cues: Collection[str], entries: Entries = "own", broken: Collection[str] | None = None
 ) -> Omega | None:
-    """The Omega that a role shows for a task of this category; None for the plain prompt.
+    """The Omega that a role shows for a task; None for the plain prompt.
 
-    broken: the tools whose schema the calls of the plain rollouts broke; None if one of these passed.
+    cues: those of Omega that hold for the task (`Omega.for_category`). broken: the tools whose schema the calls of the
+    plain rollouts broke; None if one of these passed.
     """
     if role == "retry":
-        omega = _documents(omega, category, entries, broken)
-    return omega if role in ("cued", "retry") and omega.for_category(category) else None
+        return _documents(omega, cues, entries, broken)
+    return omega if role == "cued" and cues else None
 
 
-def _documents(omega: Omega, category: str, entries: Entries, broken: Collection[str] | None) -> Omega:
-    """Of Omega's cues those that tell the tools' documents, of the tools that `entries` chooses."""
-    if broken is None or not (broken or entries == "all"):
-        return Omega()
-    cues = (catalogue()[name] for name in omega.for_category(category))
-    told = Omega.of((cue.name for cue in cues if cue.tells_documents), omega.version)
+def _documents(omega: Omega, cues: Collection[str], entries: Entries, broken: Collection[str] | None) -> Omega | None:
+    """Of some cues those that tell the tools' documents, of the tools that `entries` chooses; None without any."""
+    told = Omega.of((name for name in cues if catalogue()[name].tells_documents), omega.version)
+    if broken is None or not (broken or entries == "all") or not told.active:
+        return None
     if entries == "all":
         return told
     return replace(told, tools=tuple(sorted(broken)), others=len(broken) if entries == "other" else 0)

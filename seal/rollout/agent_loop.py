@@ -9,13 +9,13 @@ from typing import Any
 from omegaconf import DictConfig
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
-from seal.method.teacher import Role, omega_for, whole_part
+from seal.method.teacher import omega_for, whole_part
 from seal.records.trajectory import TrajectoryRecord
-from seal.rollout.attempts import Attempts, Played
+from seal.rollout.attempts import Attempts
 from seal.rollout.budgets import Budgets
 from seal.rollout.row import Row
 from seal.rollout.services import Services, shared_services
-from seal.rollout.siblings import Siblings, siblings
+from seal.rollout.siblings import siblings
 from seal.rollout.stream import TokenStream
 from seal.settings import EnvServiceSettings, SealSettings
 
@@ -37,35 +37,29 @@ class SEALAgentLoop(AgentLoopBase):
 
         Returns its dialogues with the policy, the main one last: verl takes the reward and the advantage from there.
         """
-        row, teacher, rollouts = Row.read(columns, self.service), self.attempts.teacher, self.rollout_config.n
+        row, settings = Row.read(columns, self.service), self.settings
+        teacher, rollouts = self.attempts.teacher, self.rollout_config.n
         role = teacher.role(row.sample, rollouts) if row.trains else "cued"
-        if teacher.teaches and row.trains:
-            plain = rollouts - whole_part(teacher.share, rollouts)
-            with siblings(str(columns.get("uid")), plain, rollouts) as others:
-                record, streams = await self._taught(sampling_params, row, role, others)
-        else:
-            async with _slots(self.settings.rollout.concurrency):
-                row = row if role == "cued" else replace(row, omega=None)
-                record, streams = await self.attempts.roll_out(row, sampling_params)
-        return _output(record, streams, row.step, self.tokenizer.eos_token_id)
-
-    async def _taught(self, sampling_params: dict[str, Any], row: Row, role: Role, others: Siblings) -> Played:
-        """Roll out a trajectory of a prompt whose rollouts with cues teach the plain prompt (`seal.method.teacher`)."""
-        settings, record = self.settings, None
-        try:
-            broken = await others.broken() if role == "retry" else None
-            shown = omega_for(role, row.omega, row.category, settings.interface.entries, broken)
-            row = replace(row, omega=shown)
+        if not (row.trains and teacher.teaches):
+            row = row if role == "cued" else replace(row, omega=None)
             async with _slots(settings.rollout.concurrency):
                 record, streams = await self.attempts.roll_out(row, sampling_params)
-                record, lesson = await self.attempts.learn(row, (record, streams))
-        finally:
-            if role == "plain":
-                others.ended(record)
-        taught = lesson is not None
-        silent = record.usable and (record.silent or (bool(row.cues) and not taught))
-        saw = {"cues": row.cues, "documents": (shown.limit if shown else None) or None}
-        return replace(record, **saw, taught=taught, silent=silent), [lesson] if taught else streams
+        else:
+            plain = rollouts - whole_part(teacher.share, rollouts)
+            with siblings(str(columns.get("uid")), role, plain, rollouts) as others:
+                broken = await others.broken() if role == "retry" else None
+                shown = omega_for(role, row.omega, row.cues, settings.interface.entries, broken)
+                row = replace(row, omega=shown)
+                async with _slots(settings.rollout.concurrency):
+                    record, streams = await self.attempts.roll_out(row, sampling_params)
+                    record, lesson = await self.attempts.learn(row, (record, streams))
+                if role == "plain":
+                    others.hear(record)
+            streams = streams if lesson is None else [lesson]
+            silent = record.usable and (record.silent or (bool(row.cues) and lesson is None))
+            saw = {"cues": row.cues, "documents": (shown.limit if shown else None) or None}
+            record = replace(record, **saw, taught=lesson is not None, silent=silent)
+        return _output(record, streams, row.step, self.tokenizer.eos_token_id)
 
 
 def _output(record: TrajectoryRecord, streams: Sequence[TokenStream], step: int, eos: int) -> list[AgentLoopOutput]:

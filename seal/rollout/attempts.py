@@ -38,26 +38,18 @@ class Attempts:
     async def roll_out(self, row: Row, sampling_params: dict[str, Any], told: Played | None = None) -> Played:
         """Let the policy play a row's task, or repeat what it said in another dialogue of it (told)."""
         settings, started = self._settings, time.monotonic()
-        if told is None:
-            asked = {"native": settings.rollout.harness is not None, "user": settings.user.base_url is not None}
-        else:
-            asked = {"day": told[0].day, "user": bool(told[0].user)}
-        params = row.create_params(self.teacher.teaches) | {name: value for name, value in asked.items() if value}
-        known = row.identity()
-        terms = Terms(
-            row.trains,
-            settings.reward,
-            settings.diagnosis.taxonomy,
-            settings.rollout.deadline_s,
-            "seal.rollout.deadline_s",
-        )
+        limits = settings.rollout.deadline_s, "seal.rollout.deadline_s"
+        terms = Terms(row.trains, settings.reward, settings.diagnosis.taxonomy, *limits)
         for attempt in range(settings.rollout.attempts):
             if told is None:
                 speaker = self._speaker(row, sampling_params, attempt)
                 user = ModelUser(settings.user, f"{settings.seed}/{row.place}/{attempt}")
+                asked = {"native": settings.rollout.harness is not None, "user": settings.user.base_url is not None}
             else:
                 speaker, user = Lesson(told[1][-1]), RecordedUser(told[0].user)
-            episode = Episode(self._services, row.task_id, params, row.environment)
+                asked = {"day": told[0].day, "user": bool(told[0].user)}
+            params = row.create_params(self.teacher.teaches) | {name: value for name, value in asked.items() if value}
+            known, episode = row.identity(), Episode(self._services, row.task_id, params, row.environment)
             record = await play(episode, speaker, known, terms, user)
             if record.infra is None or record.infra in FINAL:
                 break

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from seal.method.teacher import Role
 from seal.records.trajectory import TrajectoryRecord
 
 
@@ -28,14 +29,19 @@ class Siblings:
         self._broken: set[str] = set()
         self._ended = asyncio.Event()
 
-    def ended(self, record: TrajectoryRecord | None) -> None:
-        """Take in a plain rollout; None for one that broke off."""
-        if record is not None and record.usable:
+    def hear(self, record: TrajectoryRecord) -> None:
+        """Take in a plain rollout."""
+        if record.usable:
             self._passed = self._passed or record.passed
             self._broken |= broken_tools(record.evidence)
-        self._waiting -= 1
+
+    def leave(self, role: Role) -> bool:
+        """Count a rollout that has ended, perhaps by an error; return whether it was the last of its prompt."""
+        self._inside -= 1
+        self._waiting -= role == "plain"
         if self._waiting <= 0:
             self._ended.set()
+        return not self._inside
 
     async def broken(self) -> frozenset[str] | None:
         """Wait for all plain rollouts, each of which has a deadline; the tools of broken calls, None if one passed."""
@@ -47,12 +53,11 @@ _PROMPTS: dict[str, Siblings] = {}
 
 
 @contextmanager
-def siblings(prompt: str, plain: int, rollouts: int) -> Iterator[Siblings]:
+def siblings(prompt: str, role: Role, plain: int, rollouts: int) -> Iterator[Siblings]:
     """The plain rollouts of a prompt (verl's uid), shared by all its rollouts until the last of them has left."""
     own = _PROMPTS.setdefault(prompt, Siblings(plain, rollouts))
     try:
         yield own
     finally:
-        own._inside -= 1
-        if not own._inside:
+        if own.leave(role):
             del _PROMPTS[prompt]

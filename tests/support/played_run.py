@@ -310,7 +310,7 @@ def _taught(player: Player, row: TaskRow, samples: int, step: int, omega: Omega)
             records.append(plain[sample])
             continue
         role = teacher_of(settings).role(sample, samples)
-        shown = omega_for(role, omega, row.category, interface.entries, broken)
+        shown = omega_for(role, omega, omega.for_category(row.category), interface.entries, broken)
         cues = shown.for_category(row.category) if shown else ()
         record = player.play(row, sample, step, shown.to_json() if shown else None, True)
         taught = False
