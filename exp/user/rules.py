@@ -59,6 +59,12 @@ class Rules(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class Endpoint(ThreadingHTTPServer):
+    """Takes the rollouts of a step at once: the standard library's queue of five would leave the others waiting."""
+
+    request_queue_size = 1024
+
+
 if __name__ == "__main__":
     Rules.seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
-    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Rules).serve_forever()
+    Endpoint(("127.0.0.1", int(sys.argv[1])), Rules).serve_forever()

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import socket
 import threading
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -11,6 +13,7 @@ from env_service.client import AsyncServiceClient
 from env_service.environments.base import Guard, Refusal, UserFault
 from env_service.environments.kit.tool_calls import write_message
 from env_service.environments.registry import register
+from exp.user.rules import Endpoint, Rules
 from seal.method.interface.cues import Omega, catalogue
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
@@ -265,6 +268,12 @@ def test_who_speaks_out_of_turn_is_refused():
         episode.hear("And tea.")
     with pytest.raises(ValueError, match="turns"):
         Errands().open("errand-0", params | {"turns": 1}, Guard())
+
+
+def test_the_endpoint_of_the_tutorial_queues_the_rollouts_of_a_step():
+    with Endpoint(("127.0.0.1", 0), Rules) as server, ExitStack() as waiting:  # it accepts none of them yet
+        for _ in range(64):
+            waiting.enter_context(socket.create_connection(server.server_address, timeout=5))
 
 
 def test_who_waits_for_a_user_leaves_the_engine_to_others(url):
