@@ -69,13 +69,21 @@ def assert_same(one, other, steps):
         assert torch.equal(weight, same)
 
 
+MEASURED = frozenset(("seconds", "seal_seconds", "logp_diff_max", "logp_diff_mean", "times"))
+
+
 def deterministic(lines):
     """Return log lines without clock times and without rounding errors."""
-    measured = ("seconds", "seal_seconds", "logp_diff_max", "logp_diff_mean", "times")
-    kept = [{key: value for key, value in line.items() if key not in measured} for line in lines]
+    kept = _unmeasured(lines)
     for row in (row for line in kept for row in line.get("teaching", {}).values()):
         row.pop("transfer", None)  # half of it is the engine's log-probs
     return kept
+
+
+def _unmeasured(value):
+    if isinstance(value, dict):
+        return {key: _unmeasured(part) for key, part in value.items() if key not in MEASURED}
+    return [_unmeasured(part) for part in value] if isinstance(value, list) else value
 
 
 def state(run, step):

@@ -20,7 +20,7 @@ from tau2.evaluator.evaluator_env import EnvironmentEvaluator
 from env_service.environments.base import Guard
 from env_service.environments.kit.tool_calls import entry, write_message
 from env_service.environments.registry import get_environment, register
-from shelf.environments.tau2.package import AIRLINE, RETAIL, Domain
+from shelf.environments.tau2.package import AIRLINE, RETAIL, Domain, unpickled
 from shelf.environments.tests import tau2_oracle
 
 DIALOGUES = "shelf.environments.tau2.dialogues"
@@ -47,7 +47,7 @@ def _parsed(domain: Domain) -> bytes:
 
 
 def _records(domain: Domain, solo_mode: bool = False) -> Environment:
-    return Environment(domain.name, "", domain.tools(pickle.loads(_parsed(domain))))
+    return Environment(domain.name, "", domain.tools(unpickled(_parsed(domain))))
 
 
 CONSTRUCTORS: dict[str, Callable[..., Environment]] = {
