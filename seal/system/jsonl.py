@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -37,13 +37,18 @@ class Line:
         return BadLine(self.path, self.line, problem)
 
 
+def opened(path: Path) -> IO[bytes]:
+    """The bytes of a file, unpacked if it is compressed."""
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
 def read_jsonl(path: Path | str) -> Iterator[Line | BadLine]:
     """Each line of a file, of a compressed one too, as an object or as a bad line, blank ones skipped.
 
     Raises OSError if it cannot be opened, EOFError if a compressed one is cut short.
     """
     path = Path(path)
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+    with opened(path) as stream:
         for number, raw in enumerate(stream, start=1):
             if not raw.strip():
                 continue

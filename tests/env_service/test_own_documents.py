@@ -20,6 +20,8 @@ KEPT = {
     "described": ({"type": "string", "description": None}, "x"),
     "choice": ({"anyOf": [{"type": "string"}, {"type": "null"}]}, None),
 }
+BARE = {"a name alone": {"name": "keep"}, "nulls": {"name": "keep", "description": None, "parameters": None}}
+"""Documents without parameters."""
 
 
 class KeepWorld(MethodWorld):
@@ -45,9 +47,11 @@ class Keep(ToolEnvironment):
         return [
             ToolTask(name, "all", None, name, ("Keep it.",), ((("keep", {name: value}),),), {name: value})
             for name, (_, value) in KEPT.items()
-        ]
+        ] + [ToolTask(name, "all", None, name, ("Keep it.",), ((("keep", {"x": 1}),),), {"x": 1}) for name in BARE]
 
     def tools(self, task):
+        if task.id not in KEPT:
+            return (BARE[task.id],)
         parameters = {"type": "object", "properties": {task.id: KEPT[task.id][0]}, "required": [task.id]}
         forget = {"name": "forget", "description": "Forgets.", "parameters": {"type": "object", "properties": []}}
         return ({"name": "keep", "description": "Keeps.", "parameters": parameters}, forget)
@@ -78,6 +82,13 @@ def test_a_call_that_the_document_permits_reaches_the_world(name, mode):
     start, found = played(name, ("keep", {name: KEPT[name][1]}), omega=CUES, tool_prompt_mode=mode)
     assert found["labels"] == ["pass"]
     assert "one of" not in start.replace("one of 10, 25, 50", "")
+
+
+@pytest.mark.parametrize("mode", ["hermes", "compact", "openai_fc"])
+@pytest.mark.parametrize("name", BARE)
+def test_a_document_without_parameters_permits_all(name, mode):
+    _, found = played(name, ("keep", {"x": 1}), omega=CUES, tool_prompt_mode=mode)
+    assert found["labels"] == ["pass"] and Keep().documents(name)[0]["parameters"] == {}
 
 
 def test_a_call_that_it_does_not_permit_is_refused_with_what_is():

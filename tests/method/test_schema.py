@@ -177,6 +177,11 @@ ACCEPTED = {
     "a number of 5,000 digits": (of({"type": "string"}), {"x": 10**5000}),
     "a multiple in decimals": (of({"type": "number", "multipleOf": 0.01}), {"x": 19.99}),
     "no parameters": ({"name": "f"}, {"x": 1}),
+    "null in one branch and as a default": (
+        of({"oneOf": [{"type": "string", "default": None}, {"type": "null"}]}),
+        {"x": None},
+    ),
+    "no nullable text": (of({"not": {"type": "string", "nullable": True}}), {"x": None}),
 }
 
 
@@ -184,6 +189,15 @@ ACCEPTED = {
 def test_a_call_that_its_document_permits_breaks_nothing(name):
     document, arguments = ACCEPTED[name]
     assert violations(arguments, document) == ()
+
+
+def test_references_without_an_end_judge_nothing_wherever_the_stack_ends():
+    document = of({"$ref": "#/$defs/T"}, **{"$defs": {"T": {"if": {"$ref": "#/$defs/T"}}}})
+
+    def within(frames):
+        return within(frames - 1) if frames else violations({"x": 1}, document)
+
+    assert {within(frames) for frames in range(10)} == {()}
 
 
 @pytest.mark.parametrize("value", ANY_JSON, ids=str)
@@ -207,6 +221,7 @@ def test_a_schema_that_says_nothing_permits_every_value(schema, value):
         (of(False), {"x": 1}, "structure", "the arguments must keep to its schema"),
         (of({"$ref": "#/$defs/T"}, **{"$defs": {"T": {"type": "integer"}}}), {"x": "a"}, "type", "x must be a whole"),
         (of({}), {}, "missing", "required argument x is missing"),
+        (of({"anyOf": [False, {"type": "string"}]}), {"x": 1}, "type", "x must be a string"),
         (of({"type": "number", "multipleOf": 5}), {"x": float("inf")}, "enum", "x must be a multiple of 5"),
         (
             of(

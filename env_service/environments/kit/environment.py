@@ -73,7 +73,7 @@ class ToolEnvironment(TaskSource):
         return self.scene_type(self, task if settings.turns is None else task.prefix(settings.turns), settings)
 
     def documents(self, task_id: str) -> Sequence[Document]:
-        return self.tools(self._task(task_id))
+        return self.described(self._task(task_id))
 
     def reference(self, task_id: str) -> Sequence[Sequence[Call]]:
         return self.calls(self._task(task_id))

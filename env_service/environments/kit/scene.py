@@ -56,7 +56,7 @@ class Scene:
 
     @cached_property
     def _documents(self) -> Mapping[str, Document]:
-        return {tool["name"]: tool for tool in self._environment.tools(self._task)}
+        return {tool["name"]: tool for tool in self._environment.described(self._task)}
 
     def tools(self, turn: int) -> Sequence[Document]:
         """The documents that are visible in a user turn."""

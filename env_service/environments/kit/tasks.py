@@ -122,6 +122,9 @@ class World(Protocol):
         """Judge user turn `turn` (from 0) when it ends. calls: those of the turn. Changes nothing."""
 
 
+_MISSING = (("description", ""), ("parameters", {}))
+
+
 class TaskSource(ABC):
     """A source of tasks: its author writes `name`, `writes`, `rule` and the abstract methods.
 
@@ -150,6 +153,10 @@ class TaskSource(ABC):
     @abstractmethod
     def tools(self, task: ToolTask) -> Sequence[Document]:
         """The documents of the tools that a task offers."""
+
+    def described(self, task: ToolTask) -> Sequence[Document]:
+        """The same, with an empty description and empty parameters where a document has none."""
+        return [{**tool, **{key: none for key, none in _MISSING if tool.get(key) is None}} for tool in self.tools(task)]
 
     @abstractmethod
     def world(self, task: ToolTask) -> World:

@@ -37,7 +37,7 @@ def reports_failure(tool: str, text: str) -> bool:
 
 _MARKS = ("isError", "is_error")
 _NO_ERROR = re.compile(
-    r"\s*(?:(?:no|0|zero) errors?(?: (?:found|occurred|detected|reported))?|none|null|nil|ok|success|n/?a|false|0)?"
+    r"\s*(?:(?:no|0|zero) errors?(?: (?:found|occurred|detected|reported))?|none|null|nil|ok|success|n/?a|false|0|-)?"
     r"\s*[.!]?\s*",
     re.IGNORECASE,
 )
@@ -59,11 +59,20 @@ def marks_failure(text: str) -> bool:
         value = value[0]
     if isinstance(value, dict):
         said, status = value.get("error"), value.get("status")
+        if value.get("success") is True or any(value.get(mark) is False for mark in _MARKS):
+            return False
         marked = any(value.get(mark) is True for mark in _MARKS) or str(status).lower() == "error"
-        return marked or (isinstance(said, str) and not _NO_ERROR.fullmatch(said))
+        return marked or (isinstance(said, str) and states_error(said))
     text = value if isinstance(value, str) else text
     stated = _ERROR_TEXT.match(text.lstrip())
     return text.lstrip().startswith(_TRACEBACK) or (stated is not None and not _NO_ERROR.fullmatch(stated[1]))
+
+
+def states_error(said: Any) -> bool:
+    """Return True when what stands under an error's name is an error: `false`, "None" and {"code": 0} are none."""
+    if isinstance(said, dict | list):
+        return any(map(states_error, said.values() if isinstance(said, dict) else said))
+    return not _NO_ERROR.fullmatch(said) if isinstance(said, str) else bool(said)
 
 
 def _value(text: str) -> Any:

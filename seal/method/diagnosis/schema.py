@@ -7,9 +7,11 @@ prose judges nothing either; only the benchmark's documents count it (`env_servi
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -64,10 +66,22 @@ def violations(arguments: Mapping[str, Any], document: Mapping[str, Any]) -> tup
     () if they are no valid schema. Messages name arguments and what is expected, never the value that was given.
     """
     try:
-        parameters = _each(document.get("parameters"), _judged)
-        return broken(arguments, parameters) if _validator(_key(parameters)) is not None else ()
+        written = document.get("parameters")
+        parameters = _each(written, _judged)
+        found = broken(arguments, parameters) if _validator(_key(parameters)) is not None else ()
+        as_written = _validator(_key(written)) if found else None
+        return () if as_written is not None and as_written.is_valid(dict(arguments)) else found
     except _UNJUDGED:
         return ()
+
+
+def judges(parameters: Mapping[str, Any]) -> bool:
+    """Whether a document's parameters are a valid JSON Schema with a keyword that can judge arguments, or empty."""
+    known = not parameters or not parameters.keys().isdisjoint(Draft202012Validator.VALIDATORS)
+    try:
+        return known and _validator(_key(_each(parameters, _judged))) is not None
+    except _UNJUDGED:
+        return False
 
 
 def broken(arguments: Mapping[str, Any], schema: Schema) -> tuple[Violation, ...]:
@@ -96,8 +110,18 @@ def _validator(parameters: str) -> Validator | None:
 
 @cache
 def _exact(draft: type[Validator]) -> type[Validator]:
-    """The draft with decimal multiples: of floats 19.99 is no multiple of 0.01."""
-    return extend(draft, {"multipleOf": _multiple_of})
+    """The draft with decimal multiples, for of floats 19.99 is no multiple of 0.01, and with an end to references."""
+    return extend(draft, {"multipleOf": _multiple_of, "$ref": partial(_followed, draft.VALIDATORS["$ref"])})
+
+
+def _followed(
+    follow: Callable[..., Iterator[ValidationError]], validator: Validator, *of: Any
+) -> Iterator[ValidationError]:
+    """What a reference leads to; RecursionError early, for at the end of the stack the library of references panics."""
+    with suppress(ValueError):
+        sys._getframe(sys.getrecursionlimit() // 2)
+        raise RecursionError
+    yield from follow(validator, *of)
 
 
 def _multiple_of(validator: Validator, of: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
@@ -156,7 +180,9 @@ def _read(error: ValidationError) -> list[Violation]:
     where = _path(error.absolute_path)
     name, expected = where or "the arguments", error.validator_value
     if error.validator in ("anyOf", "oneOf"):  # of null or one schema, the latter matters
-        branches = [[inner for inner in error.context if inner.schema_path[0] == at] for at in range(len(expected))]
+        branches = [
+            [inner for inner in error.context if [*inner.schema_path][:1] == [at]] for at in range(len(expected))
+        ]
         others = [errors for errors in branches if errors and errors[0].validator_value != "null"]
         if len(others) == 1 and len(branches) == 2:
             return [v for inner in others[0] for v in _read(inner)]

@@ -12,6 +12,7 @@ from env_service.answers import COMPLETED
 from env_service.environments.bfcl.catalog import available_tools, load_tasks
 from env_service.environments.bfcl.formats import get_format
 from seal import __version__
+from seal.method.diagnosis.results import states_error
 from seal.method.diagnosis.schema import with_json_types
 from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord
@@ -101,12 +102,14 @@ def trial_of(path: Path) -> dict[str, Any]:
 
 def error_text(fault: Any) -> str:
     """An error of another program as text: its type and message if it has them; "" for none."""
+    if not states_error(fault):
+        return ""
     if isinstance(fault, list):
         return "; ".join(map(error_text, fault))
     if not isinstance(fault, Mapping):
-        return str(fault) if fault else ""
+        return str(fault)
     names = ("type", "exception_type", "code", "message", "exception_message", "error_chain_str")
-    return ": ".join(str(fault[name]) for name in names if fault.get(name)) or (json.dumps(fault) if fault else "")
+    return ": ".join(str(fault[name]) for name in names if fault.get(name)) or json.dumps(fault)
 
 
 def join_continued(value: Mapping[str, Any], path: Path) -> tuple[list[Any], tuple[Path, ...]]:

@@ -11,10 +11,9 @@ from pydantic import AliasChoices, BaseModel, Field, model_validator
 from env_service.environments.kit.calls import blocks
 from env_service.environments.kit.contents import contents_text, is_data
 from seal.method.diagnosis.results import marks_failure
-from shelf.lab.foreign.normal import message_of
+from shelf.lab.foreign.normal import TOOL_ROLES, message_of
 from shelf.lab.foreign.rollout import Action, Call, Turn
 
-TOOL_ROLES = ("tool", "function", "ipython")
 RESPONSES = ("<tool_response>", "</tool_response>")
 """The tags around a result in a user message of Qwen's template."""
 ITEM_CALLS = ("function_call", "custom_tool_call", "mcp_call")
@@ -27,12 +26,13 @@ _SILENT = ("text", "refusal", "tool_use", "tool_result", *THOUGHTS)
 
 
 class ChatMessage(BaseModel):
-    """A message of a chat. error: true for the result of a call that failed. given: the policy did not write it."""
+    """A message of a chat. name: a result's tool. error: true for the result of a call that failed.
+    given: the policy did not write it."""
 
     role: str
     content: Any = None
     tool_calls: list[Call] | None = None
-    function_call: Call | None = None
+    name: Any = None
     tool_call_id: str | None = Field(None, validation_alias=AliasChoices("tool_call_id", "tool_use_id"))
     error: Any = None
     structured: Any = Field(None, validation_alias=AliasChoices("structuredContent", "structured_content"))
@@ -52,7 +52,7 @@ class ChatMessage(BaseModel):
     @property
     def calls(self) -> list[Call]:
         """Its calls."""
-        return self.tool_calls or ([self.function_call] if self.function_call else [])
+        return self.tool_calls or []
 
 
 @dataclass
@@ -167,15 +167,14 @@ def _quoted(message: ChatMessage) -> str:
 
 def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
     turns: list[Turn] = []
-    waiting: list[str | None] = []
+    aside = False  # the last message with calls is another's
     for message in messages:
         text = message.text
         if message.role == "assistant" and not message.given:
-            turns = turns or [Turn("")]
-            waiting = [call.id for call in message.calls]
-            turns[-1].actions.append(Action(text, tuple(message.calls), [None] * len(waiting)))
+            turns, aside = turns or [Turn("")], False
+            turns[-1].actions.append(Action(text, tuple(message.calls), [None] * len(message.calls)))
         elif message.role == "assistant" and turns[-1].actions:
-            waiting = []
+            aside = True
             turns[-1].actions[-1].results.append(_quoted(message))
         elif turns and turns[-1].actions and (message.role in TOOL_ROLES or text.startswith(RESPONSES[0])):
             if message.content is None and message.structured is None and not message.error:
@@ -183,7 +182,10 @@ def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
             if message.tool_call_id is None and _is_ambiguous(turns[-1].actions):
                 raise ValueError("a result without an id follows several messages with calls: whose is it?")
             for result in [each.strip("\n") for each in blocks(text, *RESPONSES)[0]] or [text]:
-                _answer(turns[-1].actions[-1].results, result, waiting, message.tool_call_id)
+                if aside:
+                    turns[-1].actions[-1].results.append(result)
+                else:
+                    _answer(turns[-1].actions, result, message.tool_call_id, message.name)
         elif turns and not turns[-1].actions:
             turns[-1].user += f"\n\n{_quoted(message) if message.given else text}"
         else:
@@ -197,8 +199,13 @@ def _is_ambiguous(actions: Sequence[Action]) -> bool:
     return len(last) == 2 and all(each.calls and not any(each.results) for each in last)
 
 
-def _answer(results: list[str | None], result: str, waiting: Sequence[str | None], call: str | None) -> None:
-    """Give a result to the call that it names, else to the next one without a result. waiting: the ids of the calls."""
-    free = [at for at, known in enumerate(results[: len(waiting)]) if known is None]
-    at = next((at for at in free if waiting[at] == call), free[0] if free else len(results))
-    results[at : at + 1] = [result]
+def _answer(actions: Sequence[Action], result: str, given: str | None, name: Any) -> None:
+    """Give a result to the call that it names by its id, else to the last message's next call, of its tool if it has
+    one; what answers none of them stands after the results."""
+    known = [action for action in actions if given is not None and any(call.id == given for call in action.calls)]
+    action = known[-1] if known else actions[-1]
+    calls = [(at, call) for at, call in enumerate(action.calls) if not known or call.id == given]
+    free = [(at, call) for at, call in calls if action.results[at] is None]
+    named = [at for at, call in free if name is not None and call.name == name]
+    at = next(iter([*named, *(at for at, _ in free)]), len(action.results))
+    action.results[at : at + 1] = [result]

@@ -10,15 +10,17 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any
 
-from seal.system.jsonl import BadLine, Line, flaw, parse_lines, read_jsonl
+from seal.system.jsonl import BadLine, Line, flaw, opened, parse_lines, read_jsonl
 from shelf.lab.foreign.atif import RESULT, beside, join_continued, trial_of
 from shelf.lab.foreign.formats import FORMATS, TRIAL, Atif
+from shelf.lab.foreign.normal import holds
 from shelf.lab.foreign.rollout import Rollout
 from shelf.lab.foreign.rows import row_of
 from shelf.lab.foreign.seen import require_text, unread_call
 from shelf.lab.foreign.tools import is_padded
 
 SUFFIXES = (".json", ".jsonl", ".traj")
+_ENDS = tuple(f"{suffix}{packed}" for suffix in SUFFIXES for packed in ("", ".gz"))
 IDS = ("task_id", "id", "example_id", "session_id", "trajectory_id")
 """The keys under which a file may name the task, the first one that it has."""
 OWN_NAMES = ("schema_version", "responses_create_params", "nodes", "termination_reason")
@@ -53,7 +55,7 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
         files = sorted(path.rglob(TRIAL) if path.is_dir() else [path])
         if files and path.is_dir():
             files += sorted(file for file in path.rglob(RESULT) if not any(file.parent.rglob(TRIAL)))
-        files = files or sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
+        files = files or sorted(file for file in path.rglob("*") if file.name.endswith(_ENDS))
         if not files or not path.exists():
             raise ValueError(f"{path} holds no rollouts: name a file, or a folder with {' or '.join(SUFFIXES)} files.")
         files = [each for file in files for each in (file, *_simulations(file))]
@@ -70,9 +72,14 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
 
 def _objects(path: Path) -> Iterator[Line | BadLine]:
     """The objects of a file that is one JSON value, or has one a line; one bad line if it is neither."""
+    with opened(path) as stream:
+        raw = stream.read()
     try:
-        value = _value(path.read_bytes())
+        value = _value(raw)
     except (ValueError, RecursionError) as error:
+        if not json.detect_encoding(raw).startswith("utf-8"):
+            yield BadLine(path, 1, "is text of 16 or 32 bits: write it as UTF-8")
+            return
         lines = list(read_jsonl(path))
         one = BadLine(path, getattr(error, "lineno", 1), f"neither JSON nor JSON lines: {flaw(error)}")
         yield from lines if any(isinstance(line, Line) for line in lines) else [one]
@@ -84,10 +91,7 @@ def _objects(path: Path) -> Iterator[Line | BadLine]:
         value = [each | world if isinstance(each, dict) else each for each in value["simulations"]]
     for number, item in enumerate(value if isinstance(value, list) else [value], start=1):
         line = Line(path, number, item)
-        if isinstance(item, dict) and any(map(_too_long, item.values())):
-            yield line.bad("it holds a number of more digits than Python reads")
-        else:
-            yield line if isinstance(item, dict) else line.bad(f"a {type(item).__name__} where an object is expected")
+        yield line if isinstance(item, dict) else line.bad(f"a {type(item).__name__} where an object is expected")
 
 
 def _value(raw: bytes) -> Any:
@@ -126,6 +130,8 @@ def _world(results: Path, _: int) -> Any:
 def rollout_of(line: Line) -> Rollout:
     """The rollout of a row; ValueError with what it does not understand in it."""
     value: dict[str, Any] = dict(line.value)
+    if any(map(_too_long, value.values())):
+        raise ValueError("it holds a number of more digits than Python reads")
     others = [key for key in ELSEWHERE if key in value and "messages" not in value]
     if others and (others[0] != "attributes" or not {*FORMATS} & row_of(value).keys()):
         raise ValueError(f"is {ELSEWHERE[others[0]]}: write each rollout as one row with messages, tools and reward")
@@ -148,7 +154,10 @@ def rollout_of(line: Line) -> Rollout:
         for action in (action for turn in rollout.turns for action in turn.actions):
             action.calls = tuple(call.model_copy(update={"padded": True}) for call in action.calls)
     require_text(rollout)
-    if not rollout.replays and (why := unread_call(rollout)):
+    kept = (
+        [] if own else [key for key, each in line.value.items() if isinstance(each, str | list | dict) and holds(each)]
+    )
+    if not rollout.replays and (why := unread_call(rollout, kept)):
         raise ValueError(f"{why}: write calls as tool_calls, with arguments as JSON")
     return rollout
 

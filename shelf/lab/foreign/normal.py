@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from seal.method.diagnosis.results import states_error
 from seal.system.jsonl import flaw
 
 Row = Mapping[str, Any]
@@ -42,6 +43,7 @@ CALL_IDS = ("call_id", "tool_call_id", "toolCallId", "toolUseId", "id")
 _WITHIN = ("function", "custom", "functionCall", "function_call", "toolUse", "tool_call")
 """Keys that hold the name and the arguments of a call."""
 _RESULTS_WITHIN = ("functionResponse", "function_response", "toolResult")
+TOOL_ROLES = ("tool", "function", "ipython")
 _CALL_PARTS = ("tool_call", "tool-call", "toolCall", "function_call")
 _RESULT_PARTS = ("tool_call_response", "tool-result", "tool_response", "function_response")
 _THOUGHT_PARTS = ("thinking", "redacted_thinking", "reasoning")
@@ -56,7 +58,7 @@ _BESIDE = {
 }
 # fmt: on
 """Keys of a message that hold nothing which it said."""
-_MAY_CALL = re.compile("(?<![a-z])(?:tool_?)?(?:call|tool|action|function)", re.IGNORECASE)
+_MAY_CALL = re.compile("(?<![a-z])(?:tool_?)?(?:call|tool|action|function)|recipient", re.IGNORECASE)
 
 
 def role_of(role: str) -> str:
@@ -90,11 +92,18 @@ def message_of(value: Any) -> Any:
         content = [content]  # MCP's
     if content is None and isinstance(value.get("message"), str):
         content = value["message"]
+    if found["role"] in TOOL_ROLES:
+        several = value.get("tool_responses") or value.get("tool_results")  # AutoGen's, Cohere's
+        if isinstance(several, list) and all(isinstance(each, Mapping) for each in several):
+            content = [_result_of(each) for each in several]
+        elif content is None:
+            content = _result_of(value)["content"]
     if isinstance(content, list):
         content = [_part_of(part) for part in content]
-    more = value.get("additional_kwargs")
-    calls = _listed(value.get("tool_calls") or (more.get("tool_calls") if isinstance(more, Mapping) else None))
+    more = value["additional_kwargs"] if isinstance(value.get("additional_kwargs"), Mapping) else {}
+    calls = _listed(value.get("tool_calls")) or _listed(more.get("tool_calls"))
     calls = [*calls, *_listed(value.get("invalid_tool_calls"))]
+    calls = calls or _listed(value.get("function_call")) or _listed(more.get("function_call"))
     if role.strip().lower() == "function_call":  # ShareGPT's
         content, calls = None, _listed(content)
     known = [call_of(call)["id"] for call in calls if isinstance(call, Mapping)]
@@ -102,12 +111,12 @@ def message_of(value: Any) -> Any:
         content = [part for part in content if not (_is_call(part) and part.get("id") in known)]
     if (error := _failure(value)) is not None:
         found["error"] = error
-    if found["role"] == "assistant" and not (calls or value.get("function_call")):
+    if found["role"] == "assistant" and not calls:
         beside = [
             key for key in value if key not in _BESIDE and isinstance(value[key], str | list | dict) and value[key]
         ]
         # What stands beside a text may be a call too; beside no text it is all that was said.
-        if unread := [key for key in beside if not content or _MAY_CALL.search(str(key))]:
+        if unread := [key for key in beside if not content or (_MAY_CALL.search(str(key)) and holds(value[key]))]:
             raise ValueError(f"a message of the policy has no tool_calls, but {', '.join(unread)}")
     answers = next((value[key] for key in CALL_IDS[1:-1] if value.get(key) is not None), None)
     found |= {"tool_call_id": answers} if answers is not None else {}
@@ -130,6 +139,8 @@ def call_of(value: Any) -> Any:
         if unread := [key for key in flat if key not in (*CALL_NAMES, *CALL_IDS, "type", "index", "function")]:
             raise ValueError(f"a call of {name} has no arguments, but {', '.join(map(str, unread))}")
         arguments = None
+    if isinstance(value.get("parse_error"), str):  # Inspect's, which has {} for what it could not read
+        arguments = value["parse_error"]
     given = _first(flat, CALL_IDS)
     return {"id": None if given is _NOTHING else given, "name": name, "arguments": arguments, "type": value.get("type")}
 
@@ -144,8 +155,16 @@ def _first(value: Row, keys: Sequence[str]) -> Any:
 
 
 def _listed(calls: Any) -> list[Any]:
+    """Calls as a list, without the empty ones of a table's padding."""
     calls = decoded("tool_calls", calls) if isinstance(calls, str) else calls
-    return list(calls) if isinstance(calls, list | tuple) else [calls] if calls else []
+    return [each for each in (calls if isinstance(calls, list | tuple) else [calls]) if holds(each)]
+
+
+def holds(value: Any) -> bool:
+    """Whether anything of a call or of calls is there, beside their type and their place."""
+    if isinstance(value, Mapping):
+        return any(holds(each) for key, each in value.items() if key not in ("type", "index"))
+    return any(map(holds, value)) if isinstance(value, list) else value not in (None, "", "[]", "{}", "null")
 
 
 def _is_call(part: Any) -> bool:
@@ -153,11 +172,11 @@ def _is_call(part: Any) -> bool:
 
 
 def _failure(value: Row) -> Any:
-    """What a result says of its failure: its error, or true; None if nothing."""
-    for key in ("error", "is_error", "isError"):
-        if value.get(key) is not None:
-            return value[key]
-    return True if value.get("status") == "error" else None
+    """What a result says of its failure: its error, true, or False if it denies one; None if nothing."""
+    said = next((value[key] for key in ("error", "is_error", "isError") if value.get(key) is not None), None)
+    if said is None:
+        return True if value.get("status") == "error" else None
+    return said if states_error(said) else False
 
 
 def _part_of(part: Any) -> Any:
@@ -180,7 +199,7 @@ def _part_of(part: Any) -> Any:
 
 
 def _result_of(value: Row) -> dict[str, Any]:
-    content = _first(value, ("response", "result", "output", "content"))
+    content = _first(value, ("response", "result", "output", "outputs", "content"))
     content = None if content is _NOTHING else content
     error = _failure(value)
     if isinstance(content, Mapping) and {"type", "value"} <= content.keys():
@@ -190,7 +209,7 @@ def _result_of(value: Row) -> dict[str, Any]:
         content = [each["json"] if isinstance(each, Mapping) and "json" in each else each for each in content]
     given = _first(value, CALL_IDS)
     named = {} if given is _NOTHING else {"tool_use_id": given}
-    return {"type": "tool_result", "content": content, "is_error": error, **named}
+    return {"type": "tool_result", "content": content, "is_error": error, "name": value.get("name"), **named}
 
 
 def decoded(what: str, text: str) -> Any:

@@ -17,13 +17,15 @@ _ROW_KEYS = {
     "error_str": "error",
     "contents": "messages",
     "toolConfig": "tools",
+    "systemInstruction": "system",
+    "system_instruction": "system",
 }
 """Names of a row's fields in tau-bench, ShareGPT, OpenTelemetry, LiteLLM, Gemini and Bedrock."""
 _TEXT_KEYS = ("messages", "tools", "tool_defs", "functions", "info")
 """Fields that are never text, so that a text there is JSON."""
-_DIALOGUES = ("prompt", "input", "completion", "output", "response", "choices")
 _REQUESTS = ("request", "request_body", "body", "input", "inputs", "kwargs", "model_parameters", "optional_params")
-_ANSWERS = ("response", "choices", "completion", "output", "outputs", "candidates")
+_ANSWERS = ("choices", "response", "response_body", "completion", "output", "outputs", "candidates", "message")
+_DIALOGUES = ("prompt", "request", "input", *_ANSWERS)
 ITEMS = ("message", "mcp_list_tools", "reasoning")
 """Types of the Responses API's items, beside those that end so."""
 _ITEM_ENDS = ("_call", "_call_output")
@@ -35,10 +37,7 @@ def row_of(value: Row) -> dict[str, Any]:
     attributes = value.get("attributes")
     if isinstance(attributes, Mapping) and any(str(key).startswith("gen_ai.") for key in attributes):
         value = {**value, **attributes}
-    row = {key: found for key, found in value.items() if found is not None}
-    for name, known in _ROW_KEYS.items():
-        if known not in row and name in row:
-            row[known] = row.pop(name)
+    row = _renamed(value)
     for key in _TEXT_KEYS:
         if isinstance(row.get(key), str):
             row[key] = decoded(key, row[key])
@@ -57,22 +56,44 @@ def row_of(value: Row) -> dict[str, Any]:
     for key in _REQUESTS:
         request = row.get(key)
         if isinstance(request, Mapping):
-            for name in ("messages", "tools", "functions", "system"):
-                if request.get(name) is not None:
+            request = _renamed(request["body"] if isinstance(request.get("body"), Mapping) else request)
+            for name in ("messages", "tools", "functions", "system", "input", "prompt", "instructions"):
+                if name in request:
                     row.setdefault(name, request[name])
+            if key.startswith("request") and not {"messages", "input", "prompt"} & row.keys():
+                raise ValueError(f"its {key} has no messages, but {', '.join(map(str, request)) or 'nothing'}")
     if _items(row.get("output")) or (
         isinstance(row.get("response"), Mapping) and _items(row["response"].get("output"))
     ):
         return _of_responses(row)
-    if "messages" in row and not any(key in row for key in _ANSWERS):
+    if "messages" in row:
         row.pop("prompt", None)  # the first of the messages
-    if "prompt" in row or "messages" not in row:
-        if "choices" in row or isinstance(row.get("response"), Mapping) or isinstance(row.get("output"), Mapping):
-            key = next(key for key in ("choices", "response", "output") if isinstance(row.get(key), list | Mapping))
-            row["completion"] = answer_of(row[key], row)
-            row.setdefault("prompt", [])
-        return row
-    return _with_answer(row)
+        return _with_answer(row)
+    answers = _ANSWERS if "prompt" in row else _ANSWERS[:-1]  # a line with one message is no rollout
+    if key := next((key for key in answers if _is_answer(row.get(key))), ""):
+        row["completion"] = answer_of(row[key], row)
+        row.setdefault("prompt", [])
+    return row
+
+
+def _renamed(value: Row) -> dict[str, Any]:
+    """A row or a request under the names that the readers know, without nulls."""
+    row = {key: found for key, found in value.items() if found is not None}
+    for name, known in _ROW_KEYS.items():
+        if known not in row and name in row:
+            row[known] = row.pop(name)
+    return row
+
+
+def _is_answer(value: Any) -> bool:
+    """True for what an endpoint answers, and not for text or messages."""
+    choices = isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value)
+    return isinstance(value, Mapping) or (
+        bool(choices) and not any({"role", "from", "type"} & each.keys() for each in value)
+    )
+
+
+_SPOKEN = {"role", "choices", "from", "message", "messages", "contents", "candidates"}
 
 
 def _dialogue(text: str) -> Any:
@@ -84,7 +105,7 @@ def _dialogue(text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     listed = value if isinstance(value, list) else [value]
-    written = [isinstance(each, Mapping) and {"role", "choices", "from", "message"} & each.keys() for each in listed]
+    written = [isinstance(each, Mapping) and _SPOKEN & each.keys() for each in listed]
     return value if written and all(written) else text
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,10 @@ _REACT = re.compile(r"^Action:.*\n+Action Input:|^Action: *\w+[(\[]|<\|action_st
 """Calls of agents and templates that no endpoint has."""
 _WITHIN = re.compile(r".*(?:[.:/]|__)", re.DOTALL)
 """The name of a server or a module before the name of its tool."""
+_MAY_HOLD = re.compile(r"(?:tool|function)_?(?:calls?|results|outputs)|intermediate_steps|steps|actions", re.IGNORECASE)
+"""Fields of a row in which programs keep calls apart from the messages."""
+_SIGN = re.compile(r"\W|_")
+"""What endpoints that allow few signs in a name write in other ways."""
 _ENDING = re.compile("final|finish|submit|complete|terminate|done|answer", re.IGNORECASE)
 """Names of the tools with which harnesses let a policy end, and which they do not list."""
 REPEATS = 3
@@ -45,8 +49,8 @@ REPEATS = 3
 def label_dialogue(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
     """A record with the labels that the dialogue shows; all other turns are `checker_error`, which counts nowhere."""
     answered = [turn for turn in rollout.turns if turn.actions]
-    documents = None if rollout.tools is None else {tool["name"]: tool for tool in rollout.tools}
-    heard = [[_heard(action, documents or {}) for action in turn.actions] for turn in answered]
+    documents = None if rollout.tools is None else _by_name(rollout.tools)
+    heard = [[_heard(action, documents or {}, rollout.structured) for action in turn.actions] for turn in answered]
     passed = rollout.reward is not None and rollout.reward >= PASS_SCORE
     turns = _evidence(heard, documents, passed, CUTS.get(rollout.cut, rollout.cut))
     evaluation = assessment(turns, "paper", UNKNOWN, passed, True)
@@ -66,22 +70,25 @@ def label_dialogue(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
     )
 
 
-def unread_call(rollout: Rollout) -> str:
+def unread_call(rollout: Rollout, row: Iterable[str]) -> str:
     """A call that its program read and this reader does not, as a sentence, "" if there is none.
 
-    A tool answered arguments that are no object, or no call was read and a text looks like one.
+    A tool answered arguments that are no object, or no call was read and a text looks like one, or a field of its row
+    may hold some. row: the fields with lists, objects or JSON.
     """
-    names = {str(tool["name"]): tool for tool in rollout.tools or ()}
+    names = _by_name(rollout.tools or ())
     actions = [action for turn in rollout.turns for action in turn.actions]
-    heard = [call for action in actions for call in _heard(action, names)]
+    heard = [call for action in actions for call in _heard(action, names, rollout.structured)]
     for call in heard:
         if call.refused and call.result and not REFUSES.search(call.result):
             return f"{call.refused}, and its tool answered"
     if heard:
         return ""
+    if field := next(filter(_MAY_HOLD.fullmatch, row), ""):
+        return f"no call was read, and {field} may hold some"
     for action in actions:
         said = without_thoughts(action.text)
-        if looks_like_call(said) or _REACT.search(said) or stray_call(said, names):
+        if looks_like_call(said) or _REACT.search(said) or stray_call(said, names) or _names_tool(said, names):
             return f"no call was read, and a text looks like one, {said.strip()!r:.60}"
     return ""
 
@@ -89,10 +96,11 @@ def unread_call(rollout: Rollout) -> str:
 def require_text(rollout: Rollout) -> None:
     """ValueError for half of a surrogate pair, which JSON can hold and no file or request: it would end all others."""
     actions = [action for turn in rollout.turns for action in turn.actions]
-    said = [(action.text, action.nudge, action.results, _heard(action, {})) for action in actions]
+    said = [(action.text, action.nudge, action.results, _heard(action, {}, False)) for action in actions]
     users = [turn.user for turn in rollout.turns]
+    every = [rollout.task_id, rollout.failure, rollout.system, rollout.tools, rollout.unread, users, said]
     try:
-        json.dumps([rollout.task_id, rollout.system, rollout.tools, users, said], ensure_ascii=False).encode()
+        json.dumps(every, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise ValueError("holds half of a surrogate pair, which is no text") from None
 
@@ -103,10 +111,27 @@ def sources(rollout: Rollout, environment: str) -> dict[str, str]:
     return {"data_source": category, "category": category}
 
 
-def _heard(action: Action, documents: dict[str, Document]) -> list[Heard]:
-    """The calls of a message, which may be in its text, as Qwen's template writes them."""
-    if not action.calls:  # blocks of another form are nobody's fault
-        found = read_blocks(action.text, ()).calls
+def _by_name(tools: Sequence[Document]) -> dict[str, Document]:
+    """The documents by name; of a name that has several none judges."""
+    found: dict[str, Document] = {}
+    for tool in tools:
+        found[tool["name"]] = tool if found.get(tool["name"], tool) == tool else {"name": tool["name"]}
+    return found
+
+
+def _names_tool(text: str, tools: Collection[str]) -> bool:
+    """Whether a text has a tool's name as a tag, as Cline's agents call, or calls one in a block of code."""
+    names = f"(?:{'|'.join(map(re.escape, tools))})"
+    return bool(tools and re.search(rf"<{names}>|(?:```\w*|<code>)\n(?:(?!```).)*?\b{names}\(", text, re.DOTALL))
+
+
+def _heard(action: Action, documents: dict[str, Document], structured: bool) -> list[Heard]:
+    """The calls of a message, which may be in its text, as Qwen's template writes them.
+
+    structured: its harness reads calls apart from texts, so that one in a text counts only if it was answered.
+    """
+    if not action.calls and (action.results or not structured):  # blocks of another form are nobody's fault
+        found = read_blocks(without_thoughts(action.text), ()).calls
         action = replace(action, calls=tuple(Call(name=name, arguments=given) for name, given in found))
     return action.heard(documents)
 
@@ -146,13 +171,22 @@ def _action(heard: Sequence[Heard], documents: dict[str, Document] | None, ends:
         name, arguments, result = call.name, call.arguments, call.result or ""
         judged = documents is not None and call.documented
         if judged and name not in documents:
-            elsewhere = result and _WITHIN.sub("", name) in documents and not REFUSES.search(result)
+            elsewhere = result and not REFUSES.search(result) and any(_same_tool(name, each) for each in documents)
             judged = not elsewhere and not (ends and not result and _ENDING.search(name))
         available, document = not judged or name in documents, documents.get(name, {}) if judged else {}
         broken = violations(arguments, document)
         error = "execution" if marks_failure(result) else None
         calls.append(CallEvidence(name, arguments, available, broken, error if available else "unavailable", result))
     return ActionEvidence(tuple(calls), tuple(call.refused for call in heard if call.refused))
+
+
+def _same_tool(name: str, other: str) -> bool:
+    """Whether two names are of one tool: one has its server's or a module's, or a sign is written otherwise."""
+    return (
+        _WITHIN.sub("", name) == other
+        or name == _WITHIN.sub("", other)
+        or _SIGN.sub("", name).lower() == _SIGN.sub("", other).lower()
+    )
 
 
 def _of_file(heard: Sequence[Sequence[Heard]], found: Diagnosis, reward: float | None) -> Diagnosis:

@@ -1,11 +1,19 @@
 """Tools as name and JSON schema, in whatever form their list has; and the nulls that a table's padding puts there."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from shelf.lab.foreign.normal import Row, decoded
 
-_DOCUMENTS = ("parameters", "input_schema", "inputSchema", "params", "parametersJsonSchema", "parameters_json_schema")
+# fmt: off
+_DOCUMENTS = (
+    "parameters", "input_schema", "inputSchema", "params", "parametersJsonSchema", "parameters_json_schema",
+    "params_json_schema", "args_schema", "json_schema", "schema",
+)
+# fmt: on
+_OF_ARGUMENTS = re.compile("arg|param|schema|input|propert", re.IGNORECASE)
+"""What the name of a tool's field has that may hold its arguments."""
 _TOOL_WITHIN = ("function", "custom", "toolSpec", "tool_spec")
 _DECLARATIONS = ("functionDeclarations", "function_declarations", "tools")
 _OWN = {"googleSearch", "google_search", "codeExecution", "code_execution", "urlContext", "url_context", "cachePoint"}
@@ -49,6 +57,11 @@ def _tool(tool: Row) -> dict[str, Any]:
         required = [name for name, each in arguments.items() if isinstance(each, Mapping) and each.get("required")]
         return {**found, "parameters": {"type": "object", "properties": given, "required": required}}
     document = next((tool[key] for key in _DOCUMENTS if tool.get(key) is not None), None)
+    unread = [
+        key for key, each in tool.items() if isinstance(each, Mapping | list) and each and _OF_ARGUMENTS.search(key)
+    ]
+    if document is None and unread:
+        raise ValueError(f"the tool {tool['name']} has no parameters, but {', '.join(unread)}")
     document = decoded(f"the document of {tool['name']}", document) if isinstance(document, str) else document
     if isinstance(document, Mapping) and isinstance(document.get("json"), Mapping):
         document = document["json"]  # Bedrock

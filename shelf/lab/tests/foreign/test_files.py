@@ -1,5 +1,6 @@
 """Files of other programs: what a reader does not understand is left out and named, and all else is read."""
 
+import gzip
 import json
 import re
 
@@ -23,8 +24,8 @@ def said(**more) -> dict:
     return {"role": "assistant", "content": None, **more}
 
 
-def called(arguments: dict) -> dict:
-    made = {"id": "c", "type": "function", "function": {"name": "refund", "arguments": json.dumps(arguments)}}
+def called(arguments: dict, name: str = "c") -> dict:
+    made = {"id": name, "type": "function", "function": {"name": "refund", "arguments": json.dumps(arguments)}}
     return said(tool_calls=[made])
 
 
@@ -135,6 +136,8 @@ def answered(**answer) -> dict:
     return {"messages": DIALOGUE[:-1], "tools": [TOOL], "reward": 0, **answer}
 
 
+NO_CALL = [None, {"id": None, "type": "function", "function": {"name": None, "arguments": None}}]
+REQUEST = {"messages": DIALOGUE[:-1], "tools": [TOOL]}
 SHAPES = {
     "capitals": row(*renamed(user="User", assistant="Assistant", tool="TOOL")),
     "human and ai": row(*renamed(user="human", assistant="ai")),
@@ -230,6 +233,29 @@ SHAPES = {
         [ASKED, ITEM, {"type": "function_call_output", "call_id": "c", "output": "no"}, ENDS]
     ),
     "items among messages": row(ASKED, ITEM, {"type": "function_call_output", "call_id": "c", "output": "no"}, ENDS),
+    "LangChain's first calls": row(
+        ASKED, said(additional_kwargs={"function_call": ARGS | {"args": TEXT(WRONG)}}), *DIALOGUE[2:]
+    ),
+    "AutoGen's results": row(
+        ASKED, called(WRONG), {"role": "tool", "tool_responses": [{"tool_call_id": "c", "content": "no"}]}, ANSWER
+    ),
+    "Cohere's results": row(ASKED, called(WRONG), {"role": "TOOL", "tool_results": [{"outputs": [{"x": 1}]}]}, ANSWER),
+    "a table's padding among calls": row(*WHOLE[:3], ANSWER | {"tool_calls": NO_CALL, "function_call": NO_CALL[1]}),
+    "no calls as text": row(*WHOLE[:3], ANSWER | {"tool_calls": "[]", "function_call": ""}),
+    "a call in a text that its harness left there": row(
+        *WHOLE[:3], said(content=f"Done. <tool_call>{TEXT({'name': 'refund', 'arguments': {}})}</tool_call>")
+    ),
+    "a request of Gemini's": {
+        "request": {"contents": GEMINI[:-1], "tools": [{"functionDeclarations": [TOOL["function"]]}]},
+        "response": {"candidates": [{"content": GEMINI[-1]}]},
+    },
+    "a request in a body": {"request": {"body": REQUEST}, "response": {"body": {"choices": [{"message": ANSWER}]}}},
+    "a request as text": {"request": TEXT(REQUEST), "response": TEXT({"choices": [{"message": ANSWER}]})},
+    "an input as text": {"input": TEXT(REQUEST), "output": TEXT(ANSWER)},
+    "bodies": {"request_body": REQUEST, "response_body": {"choices": [{"message": ANSWER}]}},
+    "Ollama": {**REQUEST, "message": ANSWER, "done": True},
+    "messages beside their prompt and their answer": row(*WHOLE, prompt="Refund order 7.", response="Done."),
+    "a document named schema": row(*WHOLE, tools=[{"name": "refund", "schema": SCHEMA}]),
     "tools as text": row(*WHOLE, tools=[TEXT(TOOL)]),
     "parameters as text": row(*WHOLE, tools=[{"name": "refund", "parameters": TEXT(SCHEMA)}]),
 }
@@ -247,6 +273,7 @@ def test_the_same_rollout_has_its_label_in_whatever_shape_its_program_writes_it(
 
 
 CENTS = {"type": "integer", "enum": None, "items": None}
+OK = {"role": "tool", "tool_call_id": "c", "content": "refunded"}
 PADDED = {"type": "object", "properties": {"id": {"type": "string", "enum": None}, "cents": CENTS, "unit": None}}
 FAULTLESS = {
     "nulls of a table in arguments": row(
@@ -278,6 +305,40 @@ FAULTLESS = {
         {"role": "tool", "content": "refunded"},
         ANSWER,
     ),
+    "a name with other signs": row(
+        ASKED, called(RIGHT), OK, ANSWER, tools=[{"name": "Re-fund", "parameters": SCHEMA}, {"name": "other"}]
+    ),
+    "a name whose document has its server's": row(
+        ASKED, called(RIGHT), OK, ANSWER, tools=[{"name": "mcp__shop__refund", "parameters": SCHEMA}]
+    ),
+    "a name with two documents": row(
+        ASKED, called(RIGHT), ANSWER, tools=[TOOL, {"name": "refund", "parameters": {"required": ["order"]}}]
+    ),
+    "choices that are none": {"choices": 5, "output": "Done.", "reward": 0},
+    "a call in thoughts": row(
+        ASKED, said(content=f"<think><tool_call>{TEXT({'name': 'refund', 'arguments': {}})}</tool_call></think>No.")
+    ),
+    **{
+        f"a result that denies an error, {number}": row(ASKED, called(RIGHT), OK | denied, ANSWER)
+        for number, denied in enumerate(
+            [{"is_error": "false"}, {"error": "None"}, {"error": {"code": 0, "message": None}}, {"error": [{}]}]
+        )
+    },
+    "a result after the next call": row(
+        *(ASKED, called(RIGHT), called(RIGHT, "d"), OK | {"content": "Error: busy"}, OK | {"tool_call_id": "d"}, ANSWER)
+    ),
+    "a result that comes twice": row(
+        ASKED,
+        said(tool_calls=[*called(RIGHT)["tool_calls"], *called(RIGHT, "d")["tool_calls"]]),
+        *(OK | {"content": "Error: busy"}, OK | {"content": "Error: busy"}, OK | {"tool_call_id": "d"}, ANSWER),
+    ),
+    "results in another order": row(
+        ASKED,
+        said(tool_calls=[{"name": "refund", "args": RIGHT}, {"name": "look", "args": {}}]),
+        *({"role": "tool", "name": name, "content": text} for name, text in (("look", "Error: no"), ("refund", "ok"))),
+        said(tool_calls=[{"name": "look", "args": {}}]),
+        tools=[TOOL, {"name": "look"}],
+    ),
     "the tool that ends": row(ASKED, said(tool_calls=[{"function": {"name": "final_answer", "arguments": {}}}])),
 }
 
@@ -302,7 +363,9 @@ def test_nothing_that_only_a_file_s_form_adds_is_a_fault(tmp_path):
     records = diagnose(tmp_path, written(tmp_path, *FAULTLESS.values()))
     labelled = [name for name, each in zip(FAULTLESS, records, strict=True) if {*each.labels} != {"checker_error"}]
     assert not labelled
-    assert [each.calls for each in records] == [1, 1, 1, 1, 0, 0, 1, 1]
+    found = dict(zip(FAULTLESS, (each.calls for each in records), strict=True))
+    silent = {"Gemma's heads", "a refusal", "a call in thoughts", "choices that are none"}
+    assert {name for name, calls in found.items() if not calls} == silent
 
 
 UNREAD = {
@@ -322,6 +385,14 @@ UNREAD = {
     "half of a surrogate pair in a call": row(ASKED, called({**RIGHT, "id": "\ud800"})),
     "calls in a field of its own": row(ASKED, said(content="", toolInvocations=[ARGS]), ANSWER),
     "calls in a field of its own, beside text": row(ASKED, said(content="I do.", toolCalls=[ARGS]), ANSWER),
+    "calls in a field of its row": row(ASKED, said(content="I do."), tool_calls=[ARGS]),
+    "steps in a field of its row": {"input": "Refund.", "output": "Done.", "intermediate_steps": [[ARGS, "ok"]]},
+    "a message to a tool": row(ASKED, said(content=TEXT(WRONG), recipient="functions.refund"), ANSWER),
+    "a call as a tag": row(ASKED, said(content="<refund>\n<id>7</id>\n</refund>"), ANSWER),
+    "a call as code": row(ASKED, said(content="Thought: I do.\n<code>\ndone = refund(id='7')\n</code>"), ANSWER),
+    "a request without messages": {"request": {"url": "/chat"}, "response": "Done."},
+    "arguments of a tool under another name": row(*WHOLE, tools=[{"name": "refund", "inputs": SCHEMA["properties"]}]),
+    "half of a surrogate pair in an error": row(*WHOLE, error="\ud800"),
     "results that name no call of several": {
         "conversations": [*SHAREGPT[:2], SHAREGPT[1], SHAREGPT[2], SHAREGPT[2], SHAREGPT[3]],
         "tools": [TOOL],
@@ -367,6 +438,43 @@ def test_what_is_not_understood_is_left_out_with_its_line_and_all_else_is_read(t
     said = capsys.readouterr().out
     more = sum(map(int, re.findall(r"and (\d+) more line", said)))
     assert len({*re.findall(r"rows\.jsonl:(\d+)", said)}) + more == len(UNREAD)
+
+
+def test_what_its_program_could_not_parse_is_no_call(tmp_path):
+    unparsed = {"id": "c", "function": "refund", "arguments": {}, "parse_error": "Error parsing: {'"}
+    (record,) = diagnose(
+        tmp_path, written(tmp_path, row(ASKED, said(tool_calls=[unparsed]), OK | {"content": "error"}))
+    )
+    assert record.labels == ("invalid_tool_call",)
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl.gz", "rows.json.gz"])
+def test_compressed_files_are_read(tmp_path, name):
+    text = TEXT(row(*WHOLE)) + "\n"
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / name).write_bytes(gzip.compress((text if "jsonl" in name else f"[{text}]").encode()))
+    assert len(diagnose(tmp_path, tmp_path / "in")) == 1
+
+
+def test_lines_of_another_encoding_and_rows_too_deep_are_left_out(tmp_path, capsys):
+    deep = SCHEMA
+    for _ in range(300):
+        deep = {"type": "object", "properties": {"x": deep}}
+    written(tmp_path, row(*WHOLE, tools=[{"name": "refund", "parameters": deep}]), row(*WHOLE))
+    rows = tmp_path / "rows.jsonl"
+    (wide := tmp_path / "wide.jsonl").write_text(rows.read_text(), encoding="utf-16")
+    (whole := tmp_path / "deep.json").write_text(f"[{','.join(rows.read_text().splitlines())}]")
+    assert len(diagnose(tmp_path, wide, whole, code=1)) == 1
+    said = capsys.readouterr().out
+    assert "wide.jsonl:1: " in said and "deep.json:1: " in said
+
+
+def test_documents_that_judge_nothing_and_rewards_of_another_scale_are_named(tmp_path, capsys):
+    types = {"id": {"type": "str"}, "cents": {"type": "int"}}
+    tools = [[{"name": "refund", "parameters": each}] for each in (types, {"type": "dict"}, {})]
+    diagnose(tmp_path, written(tmp_path, *(row(*WHOLE, tools=each, reward=7) for each in tools)))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "rows.jsonl:1" in line]
+    assert [re.search(r"\b[23]\b", line)[0] for line in lines] == ["2", "3"]
 
 
 def test_simulations_in_a_folder_are_those_of_one_file(tmp_path):
