@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from openai.types.chat import ChatCompletion
 from openai.types.chat.chat_completion import Choice
 
+from seal.method.diagnosis.results import states_error
 from seal.rollout.speaker import SpeakerFault
 
 
@@ -214,17 +215,22 @@ def read_reply(completion: ChatCompletion, url: str, offers_tools: bool = False)
             raise EndpointFault(
                 "endpoint_error", f"{url} says that it made a call ({where}), and gave none: {text:.{_SHOWN}}"
             )
-        usage = completion.usage
         return Reply(
             text=text,
             truncated=truncated,
-            tokens=(usage.completion_tokens if usage else 0) or 0,
-            prompt_tokens=(usage.prompt_tokens if usage else 0) or 0,
+            tokens=_count(completion.usage, "completion_tokens"),
+            prompt_tokens=_count(completion.usage, "prompt_tokens"),
             calls=tuple(calls),
             thoughts={name: value for name, value in thoughts.items() if name != _PARTS},
         )
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise EndpointFault("endpoint_protocol", f"{url} answered no chat completion: {completion!r:.200}") from error
+
+
+def _count(usage: Any, name: str) -> int:
+    """An endpoint's count, 0 for none or another value than a number of tokens."""
+    count = getattr(usage, name, 0)
+    return count if type(count) is int and count > 0 else 0
 
 
 class _Piece(NamedTuple):
@@ -279,7 +285,7 @@ def _sound(value: Any) -> Any:
 
 def _require_no_error(more: Mapping[str, Any], url: str) -> None:
     """Raise what an error inside an answer with the status 200 says."""
-    if error := more.get("error"):
+    if states_error(error := more.get("error")):
         code, text = error.get("code") if isinstance(error, dict) else None, json.dumps(error, ensure_ascii=False)
         status = code if isinstance(code, int) else 400
         raise refusal(status, text, url) or EndpointFault("endpoint_error", f"{url} answered an error: {text[:_SHOWN]}")

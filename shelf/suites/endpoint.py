@@ -64,6 +64,8 @@ LEFT_OUT = "left out"
 """Stands for a field that is not sent: the endpoint's own value counts."""
 STREAM, THOUGHTS, ADDED = "stream", "thoughts", "added"
 """What some endpoints want beyond the request: an answer in a stream, the thoughts of the messages before."""
+_EVENTS = ("data:", "event:", "id:", "retry:", ":")
+"""How a line of a stream of events begins; one with a colon alone is a comment that keeps the connection."""
 ADDITIONS = {
     STREAM: "The endpoint answers in streams alone: they were read.",
     THOUGHTS: "The endpoint wants the model's thoughts back with each message: they were sent.",
@@ -397,7 +399,7 @@ class ChatClient:
                 name = next((name for name, other in self.replaced.items() if other == field), field)
                 self.replaced[name] = LIMIT if field == "max_tokens" and LIMIT in text else LEFT_OUT
             else:
-                if isinstance(completion, str) and completion.startswith("data:") and STREAM not in added:
+                if isinstance(completion, str) and completion.lstrip().startswith(_EVENTS) and STREAM not in added:
                     added.add(STREAM)  # it streams whatever it is asked for
                     continue
                 self._served = True

@@ -28,7 +28,7 @@ def answering(answers):
             got.append((dict(self.headers), body))
             status, text = answers[min(len(got), len(answers)) - 1]
             self.send_response(status)
-            kind = "text/event-stream" if text.startswith("data:") else "application/json"
+            kind = "text/event-stream" if text.startswith(("data:", ":", "event:")) else "application/json"
             for name, value in (("content-type", kind), ("retry-after-ms", "10")):
                 self.send_header(name, value)
             self.send_header("content-length", str(len(text.encode())))
@@ -82,6 +82,19 @@ def test_a_request_carries_what_the_recipe_samples_with_and_the_key(monkeypatch)
     }
     named = {name.lower(): value for name, value in headers.items()}
     assert (named["authorization"], named["x-request-id"]) == ("Bearer secret", "task/0/1")
+
+
+@pytest.mark.parametrize("count", ["12", None, -1, True, [3], "\ud800"], ids=str)
+def test_a_count_of_tokens_that_is_none_loses_no_answer(count):
+    said = {**json.loads(answer(content="hello")), "usage": {"completion_tokens": count, "prompt_tokens": 3}}
+    reply, bare = reply_to(json.dumps(said)), reply_to(json.dumps({**said, "usage": "none"}))
+    assert (reply.text, reply.tokens, reply.prompt_tokens) == ("hello", 0, 3)
+    assert (bare.text, bare.tokens) == ("hello", 0)
+
+
+@pytest.mark.parametrize("error", [None, "", {}, "none", {"code": 0, "message": ""}, {"message": None}], ids=str)
+def test_a_field_for_an_error_that_holds_none_loses_no_answer(error):
+    assert reply_to(json.dumps({**json.loads(answer(content="hello")), "error": error})).text == "hello"
 
 
 def test_half_a_surrogate_pair_can_be_logged():
@@ -232,7 +245,8 @@ def test_an_endpoint_that_only_streams_is_asked_for_streams(said):
         return replies
 
     refused = (400, json.dumps({"error": {"code": "invalid_parameter_error", "message": said}}))
-    for first in (refused, (200, stream(*CALLED))):  # some stream whatever they are asked for
+    kept = [(200, f"{line}{stream(*CALLED)}") for line in ("", ": processing\n\n", "event: chunk\n")]
+    for first in (refused, *kept):  # some stream whatever they are asked for
         with answering([first, (200, stream(*CALLED))]) as (url, got):
             replies = asyncio.run(twice(url))
         assert [body.get("stream") for _, body in got] == [None, True, True]
