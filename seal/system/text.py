@@ -1,7 +1,11 @@
 """A part that stands for a longer text: the line that says what it is about, its beginning, its end."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
+
+_COMMANDS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*)?|[\x00-\x1f\x7f-\x9f]")
+"""Escape sequences that colour, move or name, and the other control characters."""
 
 
 def first_line(text: str, default: str = "") -> str:
@@ -17,6 +21,11 @@ def last_line(text: str, default: str = "") -> str:
 def last_output(log: Path) -> str:
     """The last line of a process's log."""
     return last_line(log.read_text(encoding="utf-8", errors="replace"), "no output")
+
+
+def one_line(text: str) -> str:
+    """Another program's words as a part of a sentence: in one line, without the signs that command a terminal."""
+    return " ".join(_COMMANDS.sub(" ", text).split())
 
 
 def clipped(text: str, characters: int) -> str:

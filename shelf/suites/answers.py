@@ -14,10 +14,14 @@ from openai.types.chat.chat_completion import Choice
 
 from seal.method.diagnosis.results import states_error
 from seal.rollout.speaker import SpeakerFault
+from seal.system.text import one_line
 
 
 class EndpointFault(SpeakerFault):
     """The endpoint gave no usable answer to one request; cause names the kind."""
+
+    def __init__(self, cause: str, message: str):
+        super().__init__(cause, one_line(message))
 
 
 class RequestRefused(EndpointFault):
@@ -125,11 +129,6 @@ def refusal(code: int, text: str, url: str) -> Exception | None:
     if code in REQUEST_STATUSES and _MODERATED.search(said):
         return RequestRefused(f"{url} refuses the request's words with {code}: {said[:_SHOWN]}")
     return None
-
-
-def one_line(text: str) -> str:
-    """An endpoint's words as a part of a sentence."""
-    return " ".join(text.split())
 
 
 def refused_field(text: str, sent: Collection[str]) -> str | None:

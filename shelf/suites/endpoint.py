@@ -34,7 +34,7 @@ from openai.types.chat.chat_completion_chunk import ChoiceDeltaToolCall
 
 from seal.settings.sentences import nearest
 from seal.system.net import is_address, is_loopback
-from seal.system.text import enumeration
+from seal.system.text import enumeration, one_line
 from shelf.suites import FIXED
 from shelf.suites.answers import (
     REQUEST_STATUSES,
@@ -45,7 +45,6 @@ from shelf.suites.answers import (
     Reply,
     misses_thoughts,
     names_call,
-    one_line,
     read_reply,
     refusal,
     refused_field,

@@ -31,6 +31,7 @@ def rollouts(
     """
     from seal.records.folder import RunFolder
     from seal.system.files import write_jsonl
+    from seal.system.text import one_line
     from shelf.lab.foreign.files import left_out, read_files
     from shelf.lab.foreign.judged import judge, sentences
     from shelf.replay.service import service
@@ -49,5 +50,5 @@ def rollouts(
         write_jsonl((each.record.line() for each in found), log)
         console().print(*summarise_run(out, ()).tables, sep="\n")
         for sentence in (*sentences(found), *left_out(bad)):
-            console().print(sentence, markup=False, highlight=False, soft_wrap=True)
+            console().print(one_line(sentence), highlight=False, soft_wrap=True)
     raise typer.Exit(int(bool(bad) or any(each.record.infra for each in found)))

@@ -55,7 +55,7 @@ def rescore(
         with service(list(made.values()), processes) as url:
             findings = [rescore_log(each, judged, url) for each, judged in zip(logs, terms, strict=True)]
         for found in findings:
-            out.print(*tables(found, EVERY if every else SHOWN), sep="\n", markup=False, highlight=False)
+            out.print(*tables(found, EVERY if every else SHOWN), sep="\n", highlight=False)
             if atif:
                 write_atif(found, atif)
                 out.print(f"wrote {len(found.replayed)} trajectories to {atif}", highlight=False)

@@ -40,7 +40,7 @@ def verify(
         made = {task["id"]: task for log in logs for task in log.tasks(tasks or ())}
         with service(list(made.values()), processes) as url:
             found = check(run, logs, read_launches(logs[0].run), url)
-    out.print(*_parts(found, None if every else SHOWN), sep="\n", markup=False)
+    out.print(*_parts(found, None if every else SHOWN), sep="\n")
     raise typer.Exit(int(bool(found.differs)))
 
 

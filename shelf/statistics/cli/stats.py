@@ -60,7 +60,7 @@ def stats(
         warnings += [f"  and {more} more (all in --json)"] if more > 0 else []
         for warning in (*warnings, *found.missing):
             style = None if warning.startswith(" ") else "bold red"
-            out.print(warning, style=style, markup=False, highlight=False, soft_wrap=True)
+            out.print(warning, style=style, highlight=False, soft_wrap=True)
         if csv:
             write_text(to_csv(found.records), csv)
         if json:

@@ -156,7 +156,7 @@ def bfcl(
             extra=_fields(extra or "{}"),
             user=UserSettings.read(told, "seal.user"),
         )
-        console = wide_console(markup=False, highlight=False)
+        console = wide_console(highlight=False)
         outcome = _play(evaluation, named.name, console)
         _show(outcome, f"{named.name}, {mode}", console, reads_calls=not harness)
     raise typer.Exit(shared.FAILED if outcome.failed else 0)

@@ -477,6 +477,16 @@ def test_documents_that_judge_nothing_and_rewards_of_another_scale_are_named(tmp
     assert [re.search(r"\b[23]\b", line)[0] for line in lines] == ["2", "3"]
 
 
+def test_the_words_of_a_file_stay_as_they_are_and_command_no_terminal(tmp_path, capsys):
+    odd = "[bold]a[/x] :100:"
+    (tmp_path / f"{odd.replace('/', '')}.jsonl").write_text(
+        TEXT(row(*WHOLE)) + "\n" + TEXT(row(*WHOLE, error=f"\x1b[31mboom\x1b]0;t\x07 {odd}\nagain")) + "\n"
+    )
+    diagnose(tmp_path, next(tmp_path.glob("*.jsonl")), code=1)
+    said = capsys.readouterr().out
+    assert "foreign/[bold]a[x] :100:" in said and f"boom {odd} again" in said and "\x1b" not in said
+
+
 def test_simulations_in_a_folder_are_those_of_one_file(tmp_path):
     world = {"environment_info": {"policy": "Be kind.", "tool_defs": {"refund": {"name": "refund", "params": SCHEMA}}}}
     greeting = said(content="Hi!")
