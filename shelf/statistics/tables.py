@@ -25,12 +25,9 @@ FILE_WIDTH = 120
 
 def console(**options: Any) -> Console:
     """A console that does not squeeze tables into 80 columns when it is not a terminal."""
-    made = Console(markup=False, emoji=False, **options)
-    return (
-        made
-        if made.is_terminal or "width" in options
-        else Console(markup=False, emoji=False, **options, width=FILE_WIDTH)
-    )
+    options = {"markup": False, "emoji": False, **options}
+    made = Console(**options)
+    return made if made.is_terminal or "width" in options else Console(**options, width=FILE_WIDTH)
 
 
 def table(title: str, columns: Sequence[str]) -> Table:
