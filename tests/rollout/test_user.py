@@ -128,6 +128,7 @@ FAULTS = {
     "sends no JSON message": ("user", lambda body: (200, {"choices": []})),
     "another role": ("user_role", lambda body: {"role": "user", "content": "I want milk."}),
     "the policy's part": ("user_role", lambda body: CALLS["milk"]),
+    "a helpful assistant": ("user_role", lambda body: "I'm always happy to help. What can I do for you today?"),
     "thinks aloud": ("user_role", lambda body: "<think>I want milk but must not say so."),
     "a tool it lacks": (
         "user_role",
@@ -263,7 +264,7 @@ def test_who_speaks_out_of_turn_is_refused():
         episode.step("Done.", False)
     with pytest.raises(UserFault):
         episode.hear(write_message("", [{"function": {"name": "shake", "arguments": "{"}}]))
-    episode.hear("I want milk.")
+    episode.hear("I am here to shop. What can I do? Can you help me? I want milk.")
     with pytest.raises(Refusal):
         episode.hear("And tea.")
     with pytest.raises(ValueError, match="turns"):

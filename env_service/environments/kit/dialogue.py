@@ -6,6 +6,7 @@ recorded. Observations of a training episode get the interface's cues (paper, se
 through the rules of the diagnosis (paper, section 3.2). What an environment does in its own way is in its `Scene`.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,6 +27,11 @@ from seal.system.text import without_thoughts
 
 _REPEATS = 6
 """Different messages after which no user says the same words each time."""
+_OFFER = re.compile(
+    r"\b(can|may|could) I (help|assist|do for) you\b|\bI(\Wm| am) (here to (help|assist)|a helpful|an AI)\b",
+    re.IGNORECASE,
+)
+"""What an assistant says first, and so a model that forgets its part."""
 
 
 @dataclass
@@ -331,6 +337,8 @@ class ToolEpisode:
             return None
         if not parsed.text.strip():
             return "says nothing"
+        if offer := _OFFER.search(parsed.text):
+            return f"offers its help ({offer[0]!r}), so speaks in the policy's part"
         if "<tool_call>" in parsed.text or self._scene.parse(parsed.text).calls:
             return "calls a tool as the policy does, so speaks in its part"
         if not self._turn.actions and any(stop in parsed.text for stop in self._scene.part.stops):
