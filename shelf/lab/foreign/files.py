@@ -132,7 +132,7 @@ def rollout_of(line: Line) -> Rollout:
     value: dict[str, Any] = dict(line.value)
     if any(map(_too_long, value.values())):
         raise ValueError("it holds a number of more digits than Python reads")
-    others = [key for key in ELSEWHERE if key in value and "messages" not in value]
+    others = [key for key in ELSEWHERE if key in value and not {"messages", "completion"} & value.keys()]
     if others and (others[0] != "attributes" or not {*FORMATS} & row_of(value).keys()):
         raise ValueError(f"is {ELSEWHERE[others[0]]}: write each rollout as one row with messages, tools and reward")
     own = any(key in value for key in OWN_NAMES)

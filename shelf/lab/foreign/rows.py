@@ -66,6 +66,8 @@ def row_of(value: Row) -> dict[str, Any]:
         isinstance(row.get("response"), Mapping) and _items(row["response"].get("output"))
     ):
         return _of_responses(row)
+    if not (isinstance(row.get("message"), Mapping) and "role" in row["message"]):
+        row.pop("message", None)  # a word on the row
     if "messages" in row:
         row.pop("prompt", None)  # the first of the messages
         return _with_answer(row)

@@ -121,8 +121,9 @@ def _by_name(tools: Sequence[Document]) -> dict[str, Document]:
 
 def _names_tool(text: str, tools: Collection[str]) -> bool:
     """Whether a text has a tool's name as a tag, as Cline's agents call, or calls one in a block of code."""
-    names = f"(?:{'|'.join(map(re.escape, tools))})"
-    return bool(tools and re.search(rf"<{names}>|(?:```\w*|<code>)\n(?:(?!```).)*?\b{names}\(", text, re.DOTALL))
+    names = "|".join(re.escape(each) for each in tools if each)
+    called = rf"<(?:{names})>|(?:```\w*|<code>)\n(?:(?!```).){{,4000}}?\b(?:{names})\("
+    return bool(names and re.search(called, text, re.DOTALL))
 
 
 def _heard(action: Action, documents: dict[str, Document], structured: bool) -> list[Heard]:
