@@ -173,9 +173,9 @@ class Policy:
         It is credited to the latest message that it is, that made the call or, as an answer within code, that it is a
         part of. One in words that the policy did not use is nobody's.
         """
-        said, calls = without_thoughts(text), self._form.parse(text).calls
+        said = without_thoughts(text)
         found = [self._latest(lambda each: each.text == said)]
-        if found == [None] and calls:
+        if found == [None] and (calls := self._form.parse(text).calls):
             found = [self._holder(*call) for call in calls]
             self.unsampled += found.count(None)
         elif found == [None] and (part := words(said)).strip():
@@ -255,13 +255,14 @@ class Policy:
             (len(message.heard), message is chain.said[-1], chain, message)
             for chain in self._chains
             for message in chain.said
-            if message.continued(messages, tools)
         ]
-        if not known:
+        known.sort(key=lambda each: each[:2], reverse=True)
+        found = next((each for each in known if each[3].continued(messages, tools)), None)
+        if found is None:
             start = rendered_start(messages, [*tools.values()], self._form, self.cues)
             dialogue = Dialogue(messages=start, info=_documents(tools))
             return Chain(self._speaker(len(self._chains)), dict(tools), dialogue, [])
-        heard, continues, chain, message = max(known, key=lambda each: each[:2])
+        heard, continues, chain, message = found
         before = chain.dialogue.messages[: message.length]
         if not continues:
             chain = chain.branch(message, self._speaker(len(self._chains)))

@@ -17,7 +17,9 @@ class Given(BaseModel):
 
 
 def _joined(content: Any) -> str:
-    parts = content if isinstance(content, list) else [{"text": "" if content is None else content}]
+    if isinstance(content, str) or content is None:
+        return content or ""
+    parts = content if isinstance(content, list) else [None]
     if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in parts):
         raise ValueError("must be text or text parts")
     return "".join(part["text"] for part in parts)
