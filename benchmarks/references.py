@@ -20,8 +20,7 @@ from seal.data.rows import TaskRow
 from seal.launch.recipe import Recipe, read_recipe
 from shelf.authoring.runs import dialogue, play, said
 from shelf.authoring.runs import reference_run as whole_run
-from shelf.testbed.policy.chat import encode
-from shelf.testbed.policy.warm_start import Encoded
+from shelf.testbed.policy.chat import Encoded, encode
 
 
 def lesson(recipe: Recipe, row: TaskRow, tokenizer: AutoTokenizer) -> Encoded:

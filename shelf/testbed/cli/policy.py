@@ -57,7 +57,7 @@ def adapt(
     out: Annotated[Path, option("Folder to write.")],
     source: Annotated[Path, option("The policy to start from.", "FOLDER")] = QUICKSTART,
     passes: Annotated[float, option("Stop at this mean probability of a training reference.")] = 0.5,
-    tokens: Annotated[float, option("The most tokens to learn from.")] = 3e5,
+    lessons: Annotated[int, option("The most dialogues to learn from.", least=1)] = 1_000,
     seed: int = 0,
     threads: Annotated[int, option("CPU threads; one is best beside other work.")] = 1,
 ) -> None:
@@ -72,11 +72,11 @@ def adapt(
         torch.set_num_threads(threads)
 
         def tell(step, passes: float) -> None:
-            if step.step % EVERY == 0:
-                typer.echo(f"{step.tokens:>8,} tokens  loss {step.loss:.3f}  references played {passes:.0%}")
+            if (step.number + 1) % EVERY == 0:
+                typer.echo(f"{step.number + 1:>6} lessons  loss {step.loss:.3f}  references played {passes:.0%}")
 
-        settings = AdaptSettings(passes, int(tokens), seed=seed)
+        settings = AdaptSettings(passes, lessons, seed=seed)
         made = adapt_policy(get_environment(environment), source, out, settings, tell)
     typer.echo(f"{out}: from {made.tasks} training tasks; it plays {made.passes:.0%} of their references.")
     if made.passes < passes:
-        typer.echo(f"That is less than --passes {passes:g}: raise --tokens, or make the tasks shorter.")
+        typer.echo(f"That is less than --passes {passes:g}: raise --lessons, or make the tasks shorter.")

@@ -5,8 +5,9 @@ rollouts that pass beside rollouts that fail. Held-out tasks are not touched.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +17,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from env_service.environments.base import Environment
 from seal.method.interface.cues import EVERYWHERE, Omega, catalogue
 from shelf.authoring.runs import dialogue, play, reference_run
-from shelf.testbed.policy.chat import encode, plays
+from shelf.testbed.policy.chat import ChatSettings, Encoded, Taught, encode, learn, plays
 from shelf.testbed.policy.dialogue import PROMPT_MODE
-from shelf.testbed.policy.warm_start import Update, WarmStartSettings, warm_start
 
 PROBED, EVERY = 12, 4
-"""References by which the policy is judged, and the steps between two judgements."""
+"""References by which the policy is judged, and the lessons between two judgements."""
 _ACTIVE = (0.15, 0.3, 0.6, 1.0)
 """Shares of the cues that are active: in a run all at first, later those of the labels that remain."""
 
@@ -30,27 +30,26 @@ _ACTIVE = (0.15, 0.3, 0.6, 1.0)
 class AdaptSettings:
     """Settings of the adaptation.
 
-    passes: the mean probability of a training reference at which learning ends. tokens: the most that it may take.
-    cued: dialogues of each task with random cues, beside the plain one. lr: of matrices; other parameters have half.
+    passes: the mean probability of a training reference at which learning ends. lessons: the most that it may take.
+    cued: dialogues of each task with random cues, beside the plain one.
     """
 
     passes: float = 0.5
-    tokens: int = 300_000
+    lessons: int = 1_000
     cued: int = 2
-    lr: float = 0.002
     seed: int = 0
 
 
 class Adapted(NamedTuple):
-    """The result of the adaptation: training tasks, tokens, and the mean probability of a training reference."""
+    """The result of the adaptation: training tasks, lessons, and the mean probability of a training reference."""
 
     tasks: int
-    tokens: int
+    lessons: int
     passes: float
 
 
 def adapt(
-    environment: Environment, source: Path, out: Path, settings: AdaptSettings, on_step: Callable[[Update, float], None]
+    environment: Environment, source: Path, out: Path, settings: AdaptSettings, on_step: Callable[[Taught, float], None]
 ) -> Adapted:
     """Write the policy of the folder `source`, adapted to the environment, to `out`.
 
@@ -72,19 +71,25 @@ def adapt(
     probed = [group[0] for group in rng.sample(groups, min(PROBED, len(groups)))]
     result = Adapted(len(groups), 0, plays(model, probed).sampled)
 
-    def judged(step: Update) -> bool:
+    def judged(step: Taught) -> bool:
         nonlocal result
-        passes = plays(model, probed).sampled if step.step % EVERY == 0 else result.passes
-        result = Adapted(len(groups), step.tokens, passes)
+        passes = result.passes if (step.number + 1) % EVERY else plays(model, probed).sampled
+        result = Adapted(len(groups), step.number + 1, passes)
         on_step(step, passes)
         return passes >= settings.passes
 
     if result.passes < settings.passes:
-        how = WarmStartSettings(settings.tokens, muon_lr=settings.lr, adam_lr=settings.lr / 2)
-        warm_start(model, groups, how, settings.seed, judged)
+        how = ChatSettings(settings.lessons)
+        learn(model, islice(_drawn(groups, rng), settings.lessons), how, judged)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     return result
+
+
+def _drawn(groups: Sequence[Sequence[Encoded]], rng: random.Random) -> Iterator[Encoded]:
+    """Endless lessons; a round takes one dialogue of each group."""
+    while True:
+        yield from (rng.choice(group) for group in rng.sample(groups, len(groups)))
 
 
 def _drawn_cues(rng: random.Random) -> set[str]:

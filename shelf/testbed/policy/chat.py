@@ -21,7 +21,6 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from shelf.suites.folder import written_whole
 from shelf.testbed.policy.dialogue import drawn_omega, drawn_slip, reference_dialogue
-from shelf.testbed.policy.warm_start import Encoded
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from shelf.testbed.synthesis.sampler import short
@@ -57,6 +56,13 @@ class ChatSettings:
     interface: bool = True
 
 
+class Encoded(NamedTuple):
+    """A dialogue as tokens; spoken[i] is true if the assistant says ids[i] and should learn to."""
+
+    ids: tuple[int, ...]
+    spoken: tuple[bool, ...]
+
+
 class Plays(NamedTuple):
     """The share of dialogues that a model plays as their references, greedily, and its mean probability at T = 1.
 
@@ -68,7 +74,7 @@ class Plays(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """A lesson that was learnt: its number, its tokens, the loss on the assistant's (nats), seconds so far."""
+    """A lesson that was learnt: its number from 0, its tokens, the loss on the assistant's (nats), seconds so far."""
 
     number: int
     tokens: int
@@ -166,9 +172,9 @@ def encode(
 
 
 def learn(
-    model: PreTrainedModel, taught: Iterable[Encoded], settings: ChatSettings, on_step: Callable[[Taught], None]
+    model: PreTrainedModel, taught: Iterable[Encoded], settings: ChatSettings, on_step: Callable[[Taught], bool | None]
 ) -> None:
-    """Train every weight of a model in fp32, in place, one lesson a step."""
+    """Train every weight of a model in fp32, in place, one lesson a step, until the end or on_step returns True."""
     adam = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.0, fused=True)
     started = time.perf_counter()
     model.train()
@@ -183,7 +189,8 @@ def learn(
         torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
         adam.step()
         adam.zero_grad()
-        on_step(Taught(number, len(lesson.ids), loss.item(), time.perf_counter() - started))
+        if on_step(Taught(number, len(lesson.ids), loss.item(), time.perf_counter() - started)):
+            break
     model.eval()
 
 

@@ -11,9 +11,8 @@ from env_service.environments.bfcl.catalog import available_tools
 from env_service.environments.bfcl.formats import get_format
 from seal.cli.main import execute, load
 from seal.system.paths import HOME
-from shelf.testbed.policy.chat import ChatSettings, encode, learn, lesson_loss, lessons, plays
+from shelf.testbed.policy.chat import ChatSettings, Encoded, encode, learn, lesson_loss, lessons, plays
 from shelf.testbed.policy.dialogue import reference_dialogue
-from shelf.testbed.policy.warm_start import Encoded
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from shelf.testbed.synthesis.sampler import SHOWN, short
