@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from seal.system.files import json_hash
 from shelf.suites.answers import ContextExceeded, EndpointFault, Reply
@@ -61,7 +61,7 @@ class AnswerFile:
             self._stream.close()
             raise ValueError(f"Another process writes {self.path}: wait for it, or give another --out.") from error
         try:
-            self._answers = {line.pop("request"): _reply(line) for line in resumed(self.path)}
+            self._answers = {line.pop("request"): Reply(**line) for line in resumed(self.path)}
         except (ValueError, KeyError, TypeError) as error:
             self._stream.close()
             raise ValueError(f"The answers in {self.path} are damaged ({error}): remove the lines.") from error
@@ -85,11 +85,6 @@ class AnswerFile:
     def close(self) -> None:
         """Close the file; another process may then continue it."""
         self._stream.close()
-
-
-def _reply(line: Mapping[str, Any]) -> Reply:
-    names = {"read": "prompt_tokens", "written": "tokens"}  # in files of earlier versions
-    return Reply(**{names.get(name, name): value for name, value in line.items()})
 
 
 class Rejected(Exception):
