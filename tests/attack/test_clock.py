@@ -27,6 +27,7 @@ USES = {
     "shelf/lab/experiment/matrix.py": "when an experiment was registered",
     "shelf/lab/experiment/runner.py": "when an attempt began and ended: the minutes that the report shows",
     "shelf/lab/experiment/collect.py": "when a run was collected",
+    "shelf/lab/probe/documents.py": "when a probe began: its rows say it",
     "shelf/view/overview.py": "since when a stage lasts, as the page shows it; never negative",
 }
 """Every use of the wall clock in what is shipped. None decides how long something may take."""
