@@ -31,7 +31,7 @@ class ChatMessage(BaseModel):
 
     role: str
     content: Any = None
-    tool_calls: list[Call] | None = None
+    calls: list[Call] = Field([], validation_alias="tool_calls")
     name: Any = None
     tool_call_id: str | None = Field(None, validation_alias=AliasChoices("tool_call_id", "tool_use_id"))
     error: Any = None
@@ -48,11 +48,6 @@ class ChatMessage(BaseModel):
         """Its text; of a failed call one that says so."""
         text = text_of(self.content, self.structured)
         return json.dumps({"error": text, "isError": True}) if self.error and not marks_failure(text) else text
-
-    @property
-    def calls(self) -> list[Call]:
-        """Its calls."""
-        return self.tool_calls or []
 
 
 @dataclass
@@ -116,7 +111,7 @@ def _split(message: ChatMessage) -> Iterator[ChatMessage]:
     calls = [Call.model_validate(part) for part in parts if _kind(part) == "tool_use"]
     results = [ChatMessage.model_validate({**part, "role": "tool"}) for part in parts if _kind(part) == "tool_result"]
     rest = [part for part in parts if _kind(part) not in ("tool_use", "tool_result")]
-    said = message.model_copy(update={"content": rest, "tool_calls": [*message.calls, *calls] or None})
+    said = message.model_copy(update={"content": rest, "calls": [*message.calls, *calls]})
     acts = message.role == "assistant"
     yield from ([said] if acts else results)
     yield from (results if acts else [said] if text_of(rest) else ())

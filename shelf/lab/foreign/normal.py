@@ -120,7 +120,7 @@ def message_of(value: Any) -> Any:
             raise ValueError(f"a message of the policy has no tool_calls, but {', '.join(unread)}")
     answers = next((value[key] for key in CALL_IDS[1:-1] if value.get(key) is not None), None)
     found |= {"tool_call_id": answers} if answers is not None else {}
-    return {**found, "content": content, "tool_calls": calls or None}
+    return {**found, "content": content, "tool_calls": calls}
 
 
 def call_of(value: Any) -> Any:
