@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from seal.method.teacher import sees_omega
+from seal.rollout.siblings import broken_tools
 from seal.system import exits
 from tests.support.struck_run import assert_same
 
@@ -13,15 +14,15 @@ pytestmark = pytest.mark.slow
 
 STEPS, PROMPTS, SAMPLES = 4, 4, 4
 SMALL = (
-    "seal.interface={teacher: retry, share: 0.5, entries: all}",  # so that any prompt that nobody passes is taught
+    "seal.interface={teacher: retry, share: 0.5}",
     f"data.train_batch_size={PROMPTS}",
     f"actor_rollout_ref.rollout.n={SAMPLES}",
     "seal.data.withdrawal=null",
     "trainer.save_freq=1",
     f"trainer.total_training_steps={STEPS}",
 )
-TASKS = "seal.data.train={prefix_turns: null, mixture: [{tasks: data/test_bed/train.jsonl}]}"
-"""Tasks of the quickstart's band of which a third need a cue."""
+TASKS = "seal.data.train={task_file: data/test_bed/train_cued.json, mixture: [{tasks: data/test_bed/train.jsonl}]}"
+"""Tasks each of which needs a document that the prompt withholds."""
 VALIDATION = ("seal.data.val=[{split: eval, limit: 1}]", f"trainer.test_freq={STEPS}")
 ROOM = ("actor_rollout_ref.actor.ppo_max_token_len_per_gpu=1280", "actor_rollout_ref.rollout.max_model_len=2048")
 
@@ -42,6 +43,9 @@ def lessons(run) -> Counter:
             for line in cued:
                 assert line["sample"] == 1 and line["silent"] is not line["taught"]
                 assert line["score"] == 1 or not line["taught"]
+                if line["documents"]:
+                    broken = frozenset.union(*(broken_tools(each["evidence"]) for each in plain))
+                    assert line["documents"] == {"tools": sorted(broken), "others": 0}
             environment = plain[0]["category"].rpartition("/")[0] or "bfcl"
             found.update({(environment, "cued"): len(cued), (environment, "taught"): sum(x["taught"] for x in cued)})
     shown = Counter()
@@ -91,6 +95,7 @@ def test_each_of_two_environments_is_taught_by_its_own_cues(make_run):
     pytest.importorskip("tau2")
     run = make_run(
         *SMALL,
+        "seal.interface.entries=all",  # any prompt that nobody passes sees documents
         "seal.data.train={mixture: [{tasks: bfcl, prefix_turns: [1]}, {tasks: tau2_telecom}]}",
         "seal.data.val=[{split: eval, categories: [base], prefix_turns: [1], limit: 1}]",
         "actor_rollout_ref.actor.ppo_mini_batch_size=4",
