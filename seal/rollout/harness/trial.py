@@ -52,12 +52,12 @@ class _Bytes:
         """Another stream that begins with the first `number` messages of this one."""
         other = _Bytes()
         for message in self.sampled[:number]:
-            other.append(self.decoded(message.ids))
+            other.append("", self.decoded(message.ids))
         return other
 
-    def append(self, text: str) -> None:
-        ids = tuple(text.encode())
-        self.ids, self.mask = [*self.ids, *ids], [*self.mask, *(1 for _ in ids)]
+    def append(self, heard: str, text: str) -> None:
+        before, ids = heard.encode(), tuple(text.encode())
+        self.ids, self.mask = [*self.ids, *before, *ids], [*self.mask, *(0 for _ in before), *(1 for _ in ids)]
         self.sampled.append(Sampled(ids, (0.0,) * len(ids)))
 
     def decoded(self, ids: Sequence[int]) -> str:
@@ -67,7 +67,7 @@ class _Bytes:
         """Nothing is trained."""
 
     def facts(self) -> Mapping[str, Any]:
-        return {"tokens": len(self.mask)}
+        return {"tokens": sum(self.mask)}
 
 
 class _Policy(Speaker):
@@ -77,12 +77,13 @@ class _Policy(Speaker):
     tokens_in = 0
 
     def __init__(self, form: Format) -> None:
-        self.stream, self._form = _Bytes(), form
+        self.stream, self._form, self._heard = _Bytes(), form, 0
 
     async def say(self, dialogue: Dialogue, most: int | None = None) -> Said:
         text, messages = ANSWER, dialogue.messages
         if USER in messages[0]["content"] and ENDED not in messages[-1]["content"]:
             begun = any(message["role"] == "assistant" for message in messages)
             text = self._form.render_call(USER, {"answer": ANSWER} if begun else {})
-        self.stream.append(text)
+        self.stream.append("".join(message["content"] for message in messages[self._heard :]), text)
+        self._heard = len(messages) + 1  # its own answer follows them
         return Said(text)
