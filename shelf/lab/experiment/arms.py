@@ -98,10 +98,10 @@ def _require_validated(experiment: Experiment, arm: ComposedArm, outcome: Outcom
 def require_unchanged(experiment: Experiment, arms: Mapping[str, ComposedArm]) -> None:
     """LaunchError if an arm of which runs have started composes to something else now.
 
-    A setting of SEAL that a later version has added counts with its default in the runs before it. Where no run is
-    missing, nothing need be as it was.
+    A setting of SEAL that a later version has added counts with its default in the runs before it. Of a published
+    experiment that misses no run nothing need be as it was.
     """
-    if len([*experiment.finished()]) == len(experiment.cells):
+    if not experiment.has_runs and len([*experiment.finished()]) == len(experiment.cells):
         return
     added = {name: recipe_defaults(block) for name, block in BLOCKS.items()}
     defaults = dict(_flat(OmegaConf.to_container(OmegaConf.create(added), resolve=False), "", "RUN"))

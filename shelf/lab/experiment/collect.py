@@ -104,7 +104,7 @@ def collect_finished(experiment: Experiment, drops: bool = False) -> None:
 
     A run that a launcher works on is left alone, and so is a folder that holds results without the runs.
     """
-    if not (experiment.folder / "runs").is_dir():
+    if not experiment.has_runs:
         return
     for cell in experiment.cells:
         folder, finished = experiment.run(cell), experiment.result(cell).is_file()

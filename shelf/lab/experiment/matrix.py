@@ -105,6 +105,11 @@ class Experiment:
         return self.source if self.source.is_dir() else HOME / self.design.folder / self.design.name
 
     @property
+    def has_runs(self) -> bool:
+        """False where the folder holds at most results: a repository keeps the figures, not the logs."""
+        return (self.folder / "runs").is_dir()
+
+    @property
     def lock(self) -> Path:
         """The lock that one process at a time holds."""
         return self.folder / "experiment.lock"

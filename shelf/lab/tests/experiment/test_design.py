@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 
 import pytest
 from omegaconf import OmegaConf
@@ -11,6 +12,7 @@ from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from shelf.lab.cli.experiment import app
 from shelf.lab.experiment.arms import composed_arms, record_configuration, recorded_arm, require_unchanged
+from shelf.lab.experiment.collect import write_results
 from shelf.lab.experiment.design import parse_design
 from shelf.lab.experiment.matrix import Experiment
 from shelf.lab.experiment.plan import plan_experiment, plan_parts
@@ -121,7 +123,9 @@ def test_an_arm_with_runs_must_stay_as_it_was_but_for_settings_that_a_later_vers
         LaunchError, match=r"The arm seal of .* \(seal.diagnosis.window was 9 and is 5\): undo the change"
     ):
         require_unchanged(bench.experiment, bench.arms)
-    simulated.write_results(bench.experiment, {"vanilla": 0, "seal": 0})  # no run is missing
+    simulated.write_results(bench.experiment, {"vanilla": 0, "seal": 0})
+    write_results(bench.experiment)
+    shutil.rmtree(bench.experiment.folder / "runs")  # published, and no run is missing
     require_unchanged(bench.experiment, bench.arms)
 
 
