@@ -90,25 +90,13 @@ def session(leader: int, name: str, value: str) -> set[psutil.Process]:
 
     Orphans are our descendants only after `adopt_orphans`.
     """
-    family, variable = set(), f"{name}={value}".encode()
-    for pid in _descendants(os.getpid()):
-        with suppress(psutil.Error, OSError):
-            theirs = os.getsid(pid) == leader or variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            if theirs and pid != leader and (each := psutil.Process(pid)).status() != psutil.STATUS_ZOMBIE:
-                family.add(each)  # a zombie waits for its parent
+    family = set()
+    for each in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error, ProcessLookupError):
+            theirs = os.getsid(each.pid) == leader or each.environ().get(name) == value
+            if theirs and each.pid != leader and each.status() != psutil.STATUS_ZOMBIE:  # that waits for its parent
+                family.add(each)
     return family
-
-
-def _descendants(pid: int) -> list[int]:
-    """The processes that descend from one, as the kernel lists them: psutil would read every process of the machine."""
-    found: list[int] = []
-    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):  # a kernel without CONFIG_PROC_CHILDREN
-        return [each.pid for each in psutil.Process(pid).children(recursive=True)]
-    with suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as children:
-                found += map(int, children.read().split())
-    return found + [each for child in found for each in _descendants(child)]
 
 
 def stop_session(leader: int, name: str, value: str, keep: Set[psutil.Process] = frozenset()) -> None:

@@ -26,7 +26,7 @@ from seal.method.interface.observation import observe_reveal, observe_start
 from seal.system.text import without_thoughts
 
 _REPEATS = 6
-"""Different messages after which no user says the same words each time."""
+"""The number of different messages to which a user may not say the same words."""
 _OFFER = re.compile(
     r"\b(can|may|could) I (help|assist|do for) you\b|\bI(\Wm| am) (here to (help|assist)|a helpful|an AI)\b",
     re.IGNORECASE,
