@@ -101,14 +101,14 @@ class StepBatch:
             for each, group in zip(self._sampled(self.advantages), self.groups, strict=True)
         ]
 
-    def push(self, w: Sequence[float]) -> dict[str, float]:
-        """|A| summed over the tokens in the loss, of each sign, with w_j and without; {} if all are 0."""
+    def push(self, written: Self) -> dict[str, float]:
+        """|A| summed over the tokens in the loss, of each sign, as written and unweighted; {} if all are 0."""
         sums = dict.fromkeys(("successes", "failures", "successes_unweighted", "failures_unweighted"), 0.0)
-        tokens = map(len, self._sampled(self.masks))
-        for advantage, n, factor in zip(self.group_advantages, tokens, w, strict=True):
-            name = "successes" if advantage > 0 else "failures"
-            sums[name] += abs(advantage) * (factor * n)
-            sums[f"{name}_unweighted"] += abs(advantage) * n
+        rows = zip(self._sampled(self.advantages), written._sampled(written.advantages), strict=True)
+        for mine, weighted in rows:
+            name = "successes" if mine.sum() > 0 else "failures"
+            sums[name] += weighted.abs().double().sum().item()
+            sums[f"{name}_unweighted"] += mine.abs().double().sum().item()
         return sums if any(sums.values()) else {}
 
     def _sampled(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -204,10 +204,20 @@ class StepBatch:
         found = (plain[owner] * mask.to(each.dtype) if owner in plain else each for owner, each, mask in rows)
         return replace(self, advantages=tuple(found))
 
-    def write_advantages(self, w: Sequence[float]) -> None:
-        """Replace every advantage by w_j A_j (paper, section 3.4)."""
-        weighted = [advantage * w[owner] for advantage, owner in zip(self.advantages, self.owners, strict=True)]
-        self._put(list(self.keys), TensorDict({"advantages": _ragged(weighted)}, batch_size=len(self.keys)))
+    def weighted(self, w: Sequence[float], reach: Sequence[int | None]) -> Self:
+        """Return the batch with w_j A_j (paper, section 3.4), 0 after the turn that `reach` names (main dialogue)."""
+        rows = [advantage * w[owner] for advantage, owner in zip(self.advantages, self.owners, strict=True)]
+        main = dict(zip(self.owners, rows, strict=True))  # the last one of a trajectory
+        for owner, last in enumerate(reach):
+            for turn, start, end in self.records[owner].spans:
+                if last is not None and turn > last:
+                    main[owner][start:end] = 0
+        return replace(self, advantages=tuple(rows))
+
+    def write_advantages(self) -> None:
+        """Give verl the advantages of this batch."""
+        written = _ragged(list(self.advantages))
+        self._put(list(self.keys), TensorDict({"advantages": written}, batch_size=len(self.keys)))
 
     def _put(self, keys: list[str], fields: TensorDict) -> None:
         tq.kv_batch_put(keys=keys, partition_id=self.partition, fields=fields)

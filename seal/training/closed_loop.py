@@ -4,6 +4,7 @@ Algorithm 1 itself is in `seal/method/algorithm.py`; this module turns records i
 and the teacher of the recipe, and reports. Free of verl and torch.
 """
 
+import random
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import Any
 
 from seal.method.algorithm import Rollout, Round, State, play_round
 from seal.method.controls import relabel
+from seal.method.credit import reach
 from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.teacher import Trial, figures, teacher_of
 from seal.records.step import Lift, Range, SentOmega, StepRecord, StepReport
@@ -122,6 +124,13 @@ class ClosedLoop:
         )
         report = StepReport(record, self._state.profile.to_json(), self.omega_to_send())
         return [w.get(i, 0.0) for i in range(len(records))], report
+
+    def reach(self, step: int, records: Sequence[TrajectoryRecord]) -> list[int | None]:
+        """The last turn that A_j of each trajectory reaches; None: every turn, as of each that passed."""
+        credit, seed = self._settings.reweighting.credit, self._settings.seed
+        drawn = [random.Random(f"credit:{seed}:{step}:{each.task}:{each.sample}") for each in records]
+        pairs = zip(records, drawn, strict=True)
+        return [None if each.passed else reach(each.diagnosis, credit, rng) for each, rng in pairs]
 
     def _rollout(self, step: int, record: TrajectoryRecord) -> Rollout:
         drawn = step if record.drawn is None else record.drawn

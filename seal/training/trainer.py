@@ -75,10 +75,11 @@ class SEALTraining(WholeRollouts, Durable):
             step = step.with_plain_baselines(self.config.algorithm.norm_adv_by_std_in_grpo)
         advantages = step.group_advantages
         w, report = self._loop.step(self.global_steps, step.records, step.groups, transfers)
-        step.write_advantages(w)
+        written = step.weighted(w, self._loop.reach(self.global_steps, step.records))
+        written.write_advantages()
         self._log.trajectories(self.global_steps, records_to_log(step.records, step.groups, advantages, w))
         seconds = before_verl - started + time.perf_counter() - after_verl
-        self._report = report.with_figures(**differences, push=step.push(w), seal_seconds=seconds)
+        self._report = report.with_figures(**differences, push=step.push(written), seal_seconds=seconds)
         metrics.update({f"seal/{name}": value for name, value in differences.items()} | self._report.record.metrics())
         return batch
 

@@ -199,6 +199,26 @@ def test_the_push_counts_the_tokens_in_the_loss(step):
         assert metrics[f"seal/push/{name}"] == pytest.approx(weighted, rel=1e-5)
 
 
+@pytest.mark.parametrize(("credit", "reached"), [("whole", 1), ("failed", 0), ("first", 0)])
+def test_a_failed_rollout_learns_from_no_message_after_the_turn_that_its_credit_reaches(step, credit, reached):
+    """Of b_1 the first turn failed, of b_2 the second, a success has none; whatever follows the two turns stays."""
+    failed = {
+        f"b_{sample}_0": {"diagnosis": [{"turn": turn, "blame": "own" if turn == own else None} for turn in range(2)]}
+        for sample, own in ((0, 0), (1, 0), (2, 1))
+    }
+    played, metrics = step(f"seal.reweighting.credit={credit}", "seal.reweighting.enabled=false", changes=failed), {}
+    masks = played.field("loss_mask")
+    played.trainer._compute_advantage(played.batch, metrics)
+    first, second, third = group_relative(SCORES["b"])[:3]
+    expected = {"b_0_0": [first], "b_1_0": [second, second, second, second], "b_2_0": [third, third]}
+    if reached == 0:
+        expected["b_1_0"][1] = 0.0
+    if credit == "first":
+        expected["b_2_0"][1] = 0.0
+    check(played.field("advantages"), expected)
+    assert all(torch.equal(masks[key], mask) for key, mask in played.field("loss_mask").items()), "the token mean stays"
+
+
 @pytest.mark.parametrize("change", [{"infra": "engine", "labels": ()}, {"excluded": True}], ids=["lost", "excluded"])
 def test_what_is_lost_or_excluded_is_apart_and_the_others_do_not_see_its_reward(step, change):
     played = step(changes={"a_2_0": change})

@@ -33,7 +33,7 @@ class ChatMessage(BaseModel):
     content: Any = None
     calls: list[Call] = Field([], validation_alias="tool_calls")
     name: Any = None
-    tool_call_id: str | None = Field(None, validation_alias=AliasChoices("tool_call_id", "tool_use_id"))
+    tool_call_id: str | None = None
     error: Any = None
     structured: Any = Field(None, validation_alias=AliasChoices("structuredContent", "structured_content"))
     given: bool = False

@@ -40,6 +40,8 @@ CALL_ARGUMENTS = (
     "params",
 )
 CALL_IDS = ("call_id", "tool_call_id", "toolCallId", "toolUseId", "id")
+_ANSWERED = (*CALL_IDS[1:-1], "tool_use_id")
+"""Keys of a result that name its call."""
 _WITHIN = ("function", "custom", "functionCall", "function_call", "toolUse", "tool_call")
 """Keys that hold the name and the arguments of a call."""
 _RESULTS_WITHIN = ("functionResponse", "function_response", "toolResult")
@@ -108,7 +110,7 @@ def message_of(value: Any) -> Any:
         content, calls = None, _listed(content)
     known = [call_of(call)["id"] for call in calls if isinstance(call, Mapping)]
     if isinstance(content, list):  # LangChain has Anthropic's calls in the parts too
-        content = [part for part in content if not (_is_call(part) and part.get("id") in known)]
+        content = [part for part in content if not (_is_call(part) and _id(part.get("id")) in known)]
     if (error := _failure(value)) is not None:
         found["error"] = error
     if found["role"] == "assistant" and not calls:
@@ -118,8 +120,8 @@ def message_of(value: Any) -> Any:
         # What stands beside a text may be a call too; beside no text it is all that was said.
         if unread := [key for key in beside if not content or (_MAY_CALL.search(str(key)) and holds(value[key]))]:
             raise ValueError(f"a message of the policy has no tool_calls, but {', '.join(unread)}")
-    answers = next((value[key] for key in CALL_IDS[1:-1] if value.get(key) is not None), None)
-    found |= {"tool_call_id": answers} if answers is not None else {}
+    answers = next((value[key] for key in _ANSWERED if value.get(key) is not None), None)
+    found |= {"tool_call_id": _id(answers)} if answers is not None else {}
     return {**found, "content": content, "tool_calls": calls}
 
 
@@ -142,10 +144,15 @@ def call_of(value: Any) -> Any:
     if isinstance(value.get("parse_error"), str):  # Inspect's, which has {} for what it could not read
         arguments = value["parse_error"]
     given = _first(flat, CALL_IDS)
-    return {"id": None if given is _NOTHING else given, "name": name, "arguments": arguments, "type": value.get("type")}
+    return {"id": _id(given), "name": name, "arguments": arguments, "type": value.get("type")}
 
 
 _NOTHING = object()
+
+
+def _id(given: Any) -> Any:
+    """What a call and its result are paired by: a text, which some programs write as a number."""
+    return str(given) if isinstance(given, int) else None if given is _NOTHING else given
 
 
 def _first(value: Row, keys: Sequence[str]) -> Any:
@@ -208,7 +215,7 @@ def _result_of(value: Row) -> dict[str, Any]:
     if isinstance(content, list):
         content = [each["json"] if isinstance(each, Mapping) and "json" in each else each for each in content]
     given = _first(value, CALL_IDS)
-    named = {} if given is _NOTHING else {"tool_use_id": given}
+    named = {} if given is _NOTHING else {"tool_use_id": _id(given)}
     return {"type": "tool_result", "content": content, "is_error": error, "name": value.get("name"), **named}
 
 

@@ -32,3 +32,18 @@ def test_data_is_unread_and_two_pictures_differ():
     assert one != other
     found = dialogue_of([ChatMessage(role="user", content=parts), ChatMessage(role="assistant", content="Done.")])
     assert found.unread == ("image", "image")
+
+
+@pytest.mark.parametrize("anthropic", [False, True], ids=["openai", "anthropic"])
+def test_a_number_pairs_a_result_with_its_call(anthropic):
+    """The results stand in the other order than their calls."""
+    if anthropic:
+        calls = [{"type": "tool_use", "id": number, "name": "f", "input": {"n": number}} for number in (7, 8)]
+        results = [{"type": "tool_result", "tool_use_id": number, "content": f"of {number}"} for number in (8, 7)]
+        said = [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]
+    else:
+        calls = [{"id": number, "function": {"name": "f", "arguments": f'{{"n": {number}}}'}} for number in (7, 8)]
+        results = [{"role": "tool", "tool_call_id": number, "content": f"of {number}"} for number in (8, 7)]
+        said = [{"role": "assistant", "tool_calls": calls}, *results]
+    found = dialogue_of([ChatMessage.model_validate(each) for each in ({"role": "user", "content": "x"}, *said)])
+    assert found.turns[0].actions[0].results == ["of 7", "of 8"]
