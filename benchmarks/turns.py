@@ -1,6 +1,6 @@
 """The tasks of exp/experiments/credit.yaml: new ones of three to five requests, and shorter ones.
 
-python -m benchmarks.turns FOLDER     # FOLDER/train.jsonl, FOLDER/held_out.jsonl
+python -m benchmarks.turns FOLDER     # FOLDER/train.jsonl; FOLDER/held_out.jsonl, which is data/test_bed/turns.jsonl
 """
 
 import sys

@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from seal.data.selection import RunRows, selected_rows
+from seal.launch.checks.numbers import require_sense
 from seal.launch.checks.plan import device_parts, require_plan
 from seal.launch.recipe import read_recipe, total_steps
 from seal.records.source import data_source, parse_data_source
@@ -141,9 +142,10 @@ def _composed(experiment: Experiment, name: str) -> ComposedArm:
     own = (f"trainer.experiment_name={experiment.design.name}-{name}", f"seal.run_dir={experiment.folder / name}")
     path = experiment.design.recipe_of(name)
     try:
-        config = read_recipe(path, (*experiment.overrides(name), "seal.seed=0", *own)).config
-        require_plan(config)
-        return ComposedArm(name, config, _steps(config))
+        recipe = read_recipe(path, (*experiment.overrides(name), "seal.seed=0", *own))
+        require_sense(recipe)
+        require_plan(recipe.config)
+        return ComposedArm(name, recipe.config, _steps(recipe.config))
     except LaunchError as error:
         raise LaunchError(f"The arm {name} of {experiment.source}: {error}") from error
 

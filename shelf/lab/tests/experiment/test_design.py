@@ -92,6 +92,11 @@ def test_a_mistake_is_one_sentence(old, new, sentence):
         ("ablation=vanilla", "ablation=vanila", "The arm vanilla of .* choose one of .*vanilla"),
         ("ablation=vanilla", "trainer.test_frq=3", "The arm vanilla of .*test_freq"),
         (
+            "ablation=vanilla",
+            "actor_rollout_ref.actor.optim.lr=0.0",
+            "The arm vanilla of .*optim.lr is 0.0; it must be",
+        ),
+        (
             "base@1",
             "miss_func@1",
             "the outcome miss_func@1, .* not measured by the arm vanilla, which validates base@1",
