@@ -111,7 +111,12 @@ def _validator(parameters: str) -> Validator | None:
 @cache
 def _exact(draft: type[Validator]) -> type[Validator]:
     """The draft with decimal multiples, for of floats 19.99 is no multiple of 0.01, and with an end to references."""
-    return extend(draft, {"multipleOf": _multiple_of, "$ref": partial(_followed, draft.VALIDATORS["$ref"])})
+    checks = {"multipleOf": _multiple_of, "$ref": partial(_followed, draft.VALIDATORS["$ref"])}
+    return extend(draft, checks, type_checker=draft.TYPE_CHECKER.redefine("integer", _is_whole))
+
+
+def _is_whole(_: Any, value: Any) -> bool:  # 5.0 in every draft, and 1e400, which Python reads as infinite
+    return type(value) is int or (type(value) is float and (value.is_integer() or math.isinf(value)))
 
 
 def _followed(
@@ -144,7 +149,7 @@ def _each(node: Any, change: Callable[[Schema], Schema]) -> Any:
             schema[name] = {key: _each(child, change) for key, child in dict(schema[name]).items()}
     for name in schema.keys() & _LISTED:
         if isinstance(schema[name], list) and schema[name]:
-            schema[name] = [_each(child, change) for child in schema[name]]
+            schema[name] = [child if child is None else _each(child, change) for child in schema[name]]
     for name in schema.keys() & _SINGLE:
         if not isinstance(schema[name], list) or not schema[name]:
             schema[name] = _each(schema[name], change)
@@ -160,12 +165,15 @@ def _json_type(schema: Schema) -> Schema:
 
 def _judged(schema: Schema) -> Schema:
     """As tools mean it: OpenAPI's `nullable`, and a default of null, permit null; an enum without one value of the
-    schema's own type, which nothing could meet, permits all."""
-    kind, values = schema.get("type"), schema.get("enum")
-    typed = isinstance(kind, str) and kind in _NAMES and isinstance(values, list)
-    if typed and not any(Draft202012Validator({"type": kind}).is_valid(value) for value in values):
+    schema's own types, which nothing could meet, and a pattern of another language permit all."""
+    kinds, values = schema.get("type", [*_NAMES]), schema.get("enum")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    typed = isinstance(values, list) and all(kind in _NAMES for kind in map(str, kinds))
+    if typed and not any(Draft202012Validator({"type": kinds}).is_valid(value) for value in values):
         del schema["enum"]
-    null = schema.get("nullable") is True or schema.get("default", 0) is None
+    if re.search(r"^/.*/[a-z]*$|\[\[:", str(schema.get("pattern"))):  # Python reads them as something else
+        del schema["pattern"]
+    null = True in (schema.get("nullable"), schema.get("x-nullable")) or schema.get("default", 0) is None
     return {"anyOf": [{"type": "null"}, schema]} if null else schema
 
 
