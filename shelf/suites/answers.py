@@ -87,7 +87,7 @@ _FINISHED = re.compile(r"$|stop|eos|end|complete|done|malformed_function_call")
 """Starts of reasons of an answer that is complete; another one is a fault if the answer is empty."""
 _CALL = re.compile(
     r"[<\[][^\s<>\[\]]{0,20}(tool.?call|function.?call|function\b|invoke\b)|python_tag|tool_code|\bto=functions"
-    r"|\"(arguments|parameters)\"\s*:|\[[\w.]+\((\w+=|\))",
+    r"|\"(arguments|parameters)\"\s*:|\[[\w.]+\((\w+=|\))|<details type=.tool_calls",
     re.IGNORECASE,
 )
 """Calls in the formats of many models: in tags, as JSON, in Harmony's channel, as Python."""
@@ -247,7 +247,7 @@ def _read_choice(choice: Choice, url: str) -> _Piece:
     message, more = choice.message, choice.message.model_extra or {}
     _require_no_error(choice.model_extra or {}, url)
     calls = [call.model_dump(**_AS_SENT) for call in message.tool_calls or ()]
-    if not calls and (old := message.function_call):  # the API's first form of a call, which has no id
+    if not calls and (old := message.function_call) and old.name:  # the API's first form of a call, which has no id
         calls = [{"id": "call_0", "type": "function", "function": old.model_dump(**_AS_SENT)}]
     if not isinstance(message.content, list):
         text, refusal, thoughts = message.content or "", message.refusal or "", {}

@@ -186,6 +186,7 @@ OTHER = {"content": None, "tool_calls": [{**LS, "id": "call_2"}]}
         (answer("function_call", **SAID, function_call=LS["function"]), "I will look.", ["ls"]),
         (answer("stop", content=None, function_call=LS["function"]), "", ["ls"]),
         (answer("malformed_function_call", content="I look."), "I look.", []),
+        (answer("stop", **SAID, function_call={"name": "", "arguments": ""}), "I will look.", []),
     ],
 )
 def test_the_calls_of_a_message_are_read_wherever_it_has_them(given, text, names):
