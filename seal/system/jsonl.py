@@ -34,7 +34,7 @@ class Line:
     value: Mapping[str, Any]
 
     def bad(self, problem: str) -> BadLine:
-        return BadLine(self.path, self.line, problem)
+        return BadLine(self.path, self.line, problem.encode("utf-8", "replace").decode())  # as a terminal can show it
 
 
 def opened(path: Path) -> IO[bytes]:

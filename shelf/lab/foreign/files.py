@@ -2,9 +2,11 @@
 
 import json
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from gzip import BadGzipFile
 from itertools import chain
 from pathlib import Path
 from types import EllipsisType
@@ -72,10 +74,13 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
 
 def _objects(path: Path) -> Iterator[Line | BadLine]:
     """The objects of a file that is one JSON value, or has one a line; one bad line if it is neither."""
-    with opened(path) as stream:
-        raw = stream.read()
     try:
+        with opened(path) as stream:
+            raw = stream.read()
         value = _value(raw)
+    except (BadGzipFile, EOFError, zlib.error) as error:
+        yield BadLine(path, 1, f"cannot be unpacked: {error}")
+        return
     except (ValueError, RecursionError) as error:
         if not json.detect_encoding(raw).startswith("utf-8"):
             yield BadLine(path, 1, "is text of 16 or 32 bits: write it as UTF-8")
