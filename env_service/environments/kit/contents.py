@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
-_DATA = re.compile("image|audio|video|file|document")
+_DATA = re.compile("image|audio|video|file|document|inline_?data", re.IGNORECASE)
 """Types of parts that hold data in whatever key."""
 
 

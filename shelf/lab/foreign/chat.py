@@ -147,7 +147,7 @@ def _opening(messages: list[ChatMessage]) -> tuple[list[ChatMessage], list[ChatM
 def _unread(message: ChatMessage) -> Iterator[str]:
     """The kinds of a message's parts that are neither text nor calls, results or thoughts."""
     for part in message.content if isinstance(message.content, list) else ():
-        if _kind(part) and "text" not in part and (_kind(part) not in (*READ, *THOUGHTS) or is_data(part)):
+        if _kind(part) and part.get("text") is None and (_kind(part) not in (*READ, *THOUGHTS) or is_data(part)):
             yield _kind(part)
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from env_service.environments.kit.contents import is_data
 from seal.method.diagnosis.results import states_error
 from seal.system.jsonl import flaw
 
@@ -60,6 +61,7 @@ _BESIDE = {
 }
 # fmt: on
 """Keys of a message that hold nothing which it said."""
+_OF_RESULT = {*CALL_NAMES, *CALL_IDS, *_ANSWERED, "structuredContent", "structured_content", "tool_messages"}
 _MAY_CALL = re.compile("(?<![a-z])(?:tool_?)?(?:call|tool|action|function)|recipient", re.IGNORECASE)
 
 
@@ -85,9 +87,8 @@ def message_of(value: Any) -> Any:
     if not isinstance(role, str):
         return value
     found = {**value, "role": role_of(role)}
-    content = next(
-        (value[key] for key in ("content", "parts", "blocks", "value", "refusal") if value.get(key) is not None), None
-    )
+    content = _first(value, ("content", "parts", "blocks", "value", "refusal"))
+    content = None if content is _NOTHING else content
     if isinstance(content, Mapping) and isinstance(content.get("parts"), list):
         content = content["parts"]
     if isinstance(content, Mapping) and isinstance(content.get("type"), str):
@@ -101,7 +102,7 @@ def message_of(value: Any) -> Any:
         elif content is None:
             content = _result_of(value)["content"]
     if isinstance(content, list):
-        content = [_part_of(part) for part in content]
+        content = [_part_of(part, found["role"] in TOOL_ROLES) for part in content]
     more = value["additional_kwargs"] if isinstance(value.get("additional_kwargs"), Mapping) else {}
     calls = _listed(value.get("tool_calls")) or _listed(more.get("tool_calls"))
     calls = [*calls, *_listed(value.get("invalid_tool_calls"))]
@@ -113,13 +114,14 @@ def message_of(value: Any) -> Any:
         content = [part for part in content if not (_is_call(part) and _id(part.get("id")) in known)]
     if (error := _failure(value)) is not None:
         found["error"] = error
-    if found["role"] == "assistant" and not calls:
-        beside = [
-            key for key in value if key not in _BESIDE and isinstance(value[key], str | list | dict) and value[key]
-        ]
+    acts = found["role"] == "assistant"
+    if not calls and (acts or (content is None and not found.get("error"))):
+        known = _BESIDE if acts else _BESIDE | _OF_RESULT
+        beside = [key for key in value if key not in known and isinstance(value[key], str | list | dict) and value[key]]
         # What stands beside a text may be a call too; beside no text it is all that was said.
         if unread := [key for key in beside if not content or (_MAY_CALL.search(str(key)) and holds(value[key]))]:
-            raise ValueError(f"a message of the policy has no tool_calls, but {', '.join(unread)}")
+            lacks = "policy has no tool_calls" if acts else f"{found['role']} has no content"
+            raise ValueError(f"a message of the {lacks}, but {', '.join(map(str, unread))}")
     answers = next((value[key] for key in _ANSWERED if value.get(key) is not None), None)
     found |= {"tool_call_id": _id(answers)} if answers is not None else {}
     return {**found, "content": content, "tool_calls": calls}
@@ -186,20 +188,25 @@ def _failure(value: Row) -> Any:
     return said if states_error(said) else False
 
 
-def _part_of(part: Any) -> Any:
+def _part_of(part: Any, of_result: bool = False) -> Any:
     """A part of a content: text, Anthropic's `tool_use` or `tool_result`, a thought without its text, or another."""
     if not isinstance(part, Mapping):
         return part
     kind = part.get("type", part.get("block_type"))
-    if any(part.get(key) for key in _THOUGHTS) or kind in _THOUGHT_PARTS:
+    if not of_result and (any(part.get(key) for key in _THOUGHTS) or kind in _THOUGHT_PARTS):
         return {"type": kind if kind in _THOUGHT_PARTS else "thinking"}
     within = next((key for key in (*_WITHIN, *_RESULTS_WITHIN) if isinstance(part.get(key), Mapping)), "")
     if kind in _RESULT_PARTS or within in _RESULTS_WITHIN:
         return _result_of(part[within] if within else part)
-    if kind in _CALL_PARTS or within:
-        return {**call_of(part), "type": "tool_use"}
     if kind == "text" and isinstance(part.get("content"), str) and "text" not in part:
         return {"type": "text", "text": part["content"]}
+    if of_result:  # whatever its keys are, it calls nothing
+        return part
+    if kind in _CALL_PARTS or within:
+        return {**call_of(part), "type": "tool_use"}
+    if kind is None or "type" not in part:  # Bedrock, Gemini and LlamaIndex name a picture by its key
+        data = next((key for key in part if is_data({"type": key}) and part[key]), None)
+        return part if data is None or isinstance(part.get("text"), str) else {**part, "type": data}
     if re.search("tool|call", str(kind), re.IGNORECASE) and not str(kind).endswith(("tool_use", "tool_result")):
         raise ValueError(f"a part of type {kind} is not read: write the call in tool_calls")
     return part
@@ -209,9 +216,9 @@ def _result_of(value: Row) -> dict[str, Any]:
     content = _first(value, ("response", "result", "output", "outputs", "content"))
     content = None if content is _NOTHING else content
     error = _failure(value)
-    if isinstance(content, Mapping) and {"type", "value"} <= content.keys():
-        error = str(content["type"]).startswith("error") or error
-        content = content["value"]
+    kind = content.get("type") if isinstance(content, Mapping) and "value" in content else None
+    if kind in ("text", "json", "content", "error-text", "error-json"):  # the AI SDK's
+        error, content = kind.startswith("error") or error, content["value"]
     if isinstance(content, list):
         content = [each["json"] if isinstance(each, Mapping) and "json" in each else each for each in content]
     given = _first(value, CALL_IDS)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from shelf.lab.foreign.normal import Row, decoded, message_of
+from shelf.lab.foreign.normal import TOOL_ROLES, Row, decoded, message_of
 
 _ROW_KEYS = {
     "traj": "messages",
@@ -19,6 +19,7 @@ _ROW_KEYS = {
     "toolConfig": "tools",
     "systemInstruction": "system",
     "system_instruction": "system",
+    "inputs": "input",
 }
 """Names of a row's fields in tau-bench, ShareGPT, OpenTelemetry, LiteLLM, Gemini and Bedrock."""
 _TEXT_KEYS = ("messages", "tools", "tool_defs", "functions", "info")
@@ -62,9 +63,8 @@ def row_of(value: Row) -> dict[str, Any]:
                     row.setdefault(name, request[name])
             if key.startswith("request") and not {"messages", "input", "prompt"} & row.keys():
                 raise ValueError(f"its {key} has no messages, but {', '.join(map(str, request)) or 'nothing'}")
-    if _items(row.get("output")) or (
-        isinstance(row.get("response"), Mapping) and _items(row["response"].get("output"))
-    ):
+    response = row["response"] if isinstance(row.get("response"), Mapping) else row
+    if _items(response.get("output")) or _items(row.get("output")) or response.get("object") == "response":
         return _of_responses(row)
     if not (isinstance(row.get("message"), Mapping) and "role" in row["message"]):
         row.pop("message", None)  # a word on the row
@@ -74,7 +74,7 @@ def row_of(value: Row) -> dict[str, Any]:
     answers = _ANSWERS if "prompt" in row else _ANSWERS[:-1]  # a line with one message is no rollout
     if key := next((key for key in answers if _is_answer(row.get(key))), ""):
         row["completion"] = answer_of(row[key], row)
-        row.setdefault("prompt", [])
+        row.setdefault("prompt", row.get("input", []))
     return row
 
 
@@ -141,13 +141,16 @@ def _of_responses(row: dict[str, Any]) -> dict[str, Any]:
 
 def _with_answer(row: dict[str, Any]) -> dict[str, Any]:
     """A row of messages with the answer that stands beside them, if they do not hold it."""
-    key = next((key for key in _ANSWERS if key in row), None)
+    key = next((key for key in _ANSWERS if row.get(key) not in (None, "", [], {})), None)
     messages = row["messages"]
     if key is None or not isinstance(messages, list) or row.get("error"):
         return row
     answer = answer_of(row[key], row)
     own = [message_of(each) for each in messages]
-    if [_said(each) for each in own[-len(answer) :]] == [_said(message_of(each)) for each in answer]:
+    said = [_said(each) for each in own]
+    while said and said[-1][0] in TOOL_ROLES:
+        said.pop()  # a result of the answer's calls
+    if said[-len(answer) :] == [_said(message_of(each)) for each in answer]:
         return row
     if isinstance(row[key], str) and own and isinstance(own[-1], Mapping) and own[-1].get("role") == "assistant":
         return {**row, "apart": key}  # the dialogue has its end, and this says something about it
@@ -155,8 +158,8 @@ def _with_answer(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _said(message: Any) -> Any:
-    known = isinstance(message, Mapping)
-    return [message.get(key) or None for key in ("role", "content", "tool_calls")] if known else message
+    known = message if isinstance(message, Mapping) else {}
+    return [known.get(key) or None for key in ("role", "content", "tool_calls")]
 
 
 _ENDS = ("", "stop", "end_turn", "stop_sequence", *(_CUTS := ("length", "max_tokens")))

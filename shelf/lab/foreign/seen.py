@@ -82,6 +82,10 @@ def unread_call(rollout: Rollout, row: Iterable[str]) -> str:
     for call in heard:
         if call.refused and call.result and not REFUSES.search(call.result):
             return f"{call.refused}, and its tool answered"
+    for action in (each for each in actions if not each.calls):
+        answers = [each for each in action.results if each and not REFUSES.search(each)]
+        if len(answers) > len(_heard(action, names, False)) and not answers[0].startswith("assistant: "):  # another's
+            return f"{len(answers)} results answer a message with fewer calls that are read"
     if heard:
         return ""
     if field := next(filter(_MAY_HOLD.fullmatch, row), ""):
@@ -172,7 +176,7 @@ def _action(heard: Sequence[Heard], documents: dict[str, Document] | None, ends:
         name, arguments, result = call.name, call.arguments, call.result or ""
         judged = documents is not None and call.documented
         if judged and name not in documents:
-            elsewhere = result and not REFUSES.search(result) and any(_same_tool(name, each) for each in documents)
+            elsewhere = not REFUSES.search(result) and any(_same_tool(name, each) for each in documents)
             judged = not elsewhere and not (ends and not result and _ENDING.search(name))
         available, document = not judged or name in documents, documents.get(name, {}) if judged else {}
         broken = violations(arguments, document)

@@ -13,6 +13,8 @@ _CHATML = re.compile(r"(?:(?<![ \w])|(?=user\n<tool_response>))(system|user|assi
 """The head of a message: at the start of a line, or where the message before ends without one."""
 _LLAMA = re.compile(r"(system|user|assistant|tool|ipython)\n\n")
 _GEMMA = re.compile(r"(?<![ \w])(user|model)\n")
+_HEADS = re.compile(r"(?i)<[|\uff5c](?:header_start|start_(?:header|of_)|\w*user|observation|start\|>(?!a))|\[INST\]")
+"""How another speaks in the templates of Llama, Cohere, Granite, Kimi, DeepSeek, Phi, GLM, gpt-oss and Mistral."""
 _OTHER = "where its messages begin is not certain, for its chat template is not ChatML's: write messages, not texts"
 
 
@@ -25,6 +27,8 @@ def dialogues(
     one whose heads cannot be told from what the messages say.
     """
     head = _CHATML
+    if isinstance(completion, str) and _HEADS.search(completion):
+        raise ValueError(_OTHER)
     if isinstance(prompt, str):
         head = _head(prompt)
         before, said = _split(prompt, head)
@@ -53,7 +57,7 @@ def _head(prompt: str) -> re.Pattern[str]:
 
 def _split(text: str, head: re.Pattern[str]) -> tuple[str, list[tuple[str, str]]]:
     """What precedes the first head, and role and text of each message; a tag's result holds no heads."""
-    text = text.replace("<|im_start|>", "").replace("<|im_end|>", "")
+    text = re.sub(r"<\|im_(?:start|end)\|>|<(?:start|end)_of_turn>|<bos>", "", text)
     results = list(_results(text))
     found = [each for each in head.finditer(text) if not any(start < each.start() < end for start, end in results)]
     ends = [*(each.start() for each in found[1:]), len(text)]

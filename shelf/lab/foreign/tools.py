@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from seal.method.diagnosis.schema import judges
 from shelf.lab.foreign.normal import Row, decoded
 
 # fmt: off
@@ -29,11 +30,8 @@ def tools_of(value: Any) -> list[dict[str, Any]] | None:
     if isinstance(value, str):
         value = decoded("tools", value)
     if isinstance(value, Mapping) and not ({"name", *_TOOL_WITHIN, *_DECLARATIONS} & value.keys()):
-        value = [  # by name
-            each if isinstance(each, Mapping) and "name" in each else {"name": name, "parameters": each}
-            for name, each in value.items()
-        ]
-    found: list[dict[str, Any]] = []
+        value = [_by_name(name, each) for name, each in value.items()]
+    found, own = [], []
     for tool in value if isinstance(value, list | tuple) else [value] if value else ():
         tool = decoded("a tool", tool) if isinstance(tool, str) else tool
         if not isinstance(tool, Mapping):
@@ -43,9 +41,23 @@ def tools_of(value: Any) -> list[dict[str, Any]] | None:
             found += tools_of(declared) or []
         elif inner.get("name") is not None:
             found.append(_tool(inner))
-        elif (not isinstance(inner.get("type"), str) or inner["type"] == "function") and not _OWN & inner.keys():
+        elif isinstance(inner.get("type"), str) and inner["type"] != "function":
+            own.append({"name": inner["type"]})
+        elif not _OWN & inner.keys():
             raise ValueError(f"a tool has no name, but {', '.join(map(str, inner)) or 'nothing'}")
-    return found or None
+    return found + own if found else None
+
+
+def _by_name(name: str, tool: Any) -> Any:
+    """One of the tools by name: a tool, its JSON schema, or the tools of a server."""
+    known = tool if isinstance(tool, Mapping) else {}
+    if "name" in known or any(isinstance(known.get(key), list) for key in _DECLARATIONS):
+        return tool
+    if isinstance(known.get("description"), str) and not known.keys().isdisjoint(_DOCUMENTS):
+        return {"name": name, **known}
+    if not judges(known):
+        raise ValueError(f"{name} among the tools has no parameters, but {', '.join(map(str, known))}")
+    return {"name": name, "parameters": tool}
 
 
 def _tool(tool: Row) -> dict[str, Any]:
@@ -82,8 +94,8 @@ def _lowered(schema: Any) -> Any:
         return [_lowered(each) for each in schema]
     if not isinstance(schema, Mapping):
         return schema
-    capitals = {key: each.lower() for key, each in schema.items() if key == "type" and isinstance(each, str)}
-    return {key: _lowered(each) for key, each in schema.items()} | capitals
+    types = {"type": schema["type"].lower()} if isinstance(schema.get("type"), str) else {}
+    return {key: _lowered(each) for key, each in schema.items()} | types
 
 
 def is_padded(value: Any) -> bool:

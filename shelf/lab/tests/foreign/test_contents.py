@@ -34,6 +34,21 @@ def test_data_is_unread_and_two_pictures_differ():
     assert found.unread == ("image", "image")
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "text": None, "image_url": {"url": "data:x"}},
+        {"image": {"format": "png", "source": {"bytes": "QUJD"}}},
+        {"text": None, "inlineData": {"mimeType": "image/png", "data": "QUJD"}},
+        {"block_type": "image", "image": "QUJD"},
+    ],
+    ids=["padded", "Bedrock", "Gemini", "LlamaIndex"],
+)
+def test_a_picture_is_unread_however_it_is_named(part):
+    found = dialogue_of([ChatMessage(role="user", content=[part]), ChatMessage(role="assistant", content="Done.")])
+    assert len(found.unread) == 1 and "QUJD" not in found.turns[0].user
+
+
 @pytest.mark.parametrize("anthropic", [False, True], ids=["openai", "anthropic"])
 def test_a_number_pairs_a_result_with_its_call(anthropic):
     """The results stand in the other order than their calls."""

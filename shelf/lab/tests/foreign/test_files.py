@@ -171,6 +171,7 @@ SHAPES = {
     "an answer in completion": {**ASKED_ALONE, "completion": DIALOGUE[1:]},
     "an answer in output": {**ASKED_ALONE, "output": TEXT(DIALOGUE[1:])},
     "an answer that the messages hold": row(*WHOLE, response="Done."),
+    "an empty field before the answer": answered(choices=[], completion="", response="Done."),
     "an answer in Anthropic's parts": answered(response={"content": [{"type": "text", "text": "Done."}]}),
     "LiteLLM": {
         "messages": DIALOGUE[:-1],
@@ -217,6 +218,8 @@ SHAPES = {
         tools=[{"name": "refund", "parameter_definitions": {"id": {"type": "str"}, "cents": {"type": "int"}}}],
     ),
     "tools by name": row(*WHOLE, tools={"refund": SCHEMA}),
+    "tools with a description by name": row(*WHOLE, tools={"refund": {"description": "Pays.", "parameters": SCHEMA}}),
+    "tools by server": row(*WHOLE, tools={"shop": {"tools": [{"name": "refund", "inputSchema": SCHEMA}]}}),
     "LlamaIndex's blocks": row(
         {"role": "user", "blocks": [{"block_type": "text", "text": "Refund order 7."}]},
         {"role": "assistant", "blocks": [{"block_type": "tool_call", "tool_name": "refund", "tool_kwargs": WRONG}]},
@@ -324,7 +327,10 @@ FAULTLESS = {
     **{
         f"a result that denies an error, {number}": row(ASKED, called(RIGHT), OK | denied, ANSWER)
         for number, denied in enumerate(
-            [{"is_error": "false"}, {"error": "None"}, {"error": {"code": 0, "message": None}}, {"error": [{}]}]
+            [
+                *({"is_error": "false"}, {"error": "None"}, {"error": {"code": 0, "message": None}}, {"error": [{}]}),
+                {"error": {"code": 200, "message": "OK"}},
+            ]
         )
     },
     "a result after the next call": row(
@@ -341,6 +347,30 @@ FAULTLESS = {
         *({"role": "tool", "name": name, "content": text} for name, text in (("look", "Error: no"), ("refund", "ok"))),
         said(tool_calls=[{"name": "look", "args": {}}]),
         tools=[TOOL, {"name": "look"}],
+    ),
+    "an answer whose result the messages hold": row(
+        ASKED, called(RIGHT), OK, output={"choices": [{"message": called(RIGHT)}]}
+    ),
+    "a tool of the endpoint's": row(
+        ASKED, said(tool_calls=[{"name": "web_search", "args": {}}]), OK, ANSWER, tools=[TOOL, {"type": "web_search"}]
+    ),
+    "a name with its server's, and no result": row(
+        ASKED, said(tool_calls=[{"name": "mcp__shop__refund", "args": RIGHT}])
+    ),
+    "a result with a type and a value": row(
+        ASKED,
+        {"role": "model", "parts": [{"functionCall": {"name": "refund", "args": RIGHT}}]},
+        {
+            "role": "user",
+            "parts": [{"functionResponse": {"name": "refund", "response": {"type": "error_rate", "value": 0.1}}}],
+        },
+        ANSWER,
+    ),
+    "a result with the types of parts": row(
+        ASKED,
+        called(RIGHT),
+        OK | {"content": [{"type": "phone_call", "id": 3}, {"thought": "x", "function": {}}]},
+        ANSWER,
     ),
     "the tool that ends": row(ASKED, said(tool_calls=[{"function": {"name": "final_answer", "arguments": {}}}])),
 }
@@ -374,6 +404,9 @@ def test_nothing_that_only_a_file_s_form_adds_is_a_fault(tmp_path):
 UNREAD = {
     "a role that is not known": row(ASKED, {"role": "critic", "content": "Bad."}, ANSWER),
     "a message under other names": row(ASKED, {"role": "assistant", "body": "Done."}),
+    "a user's message under other names": row({"role": "user", "items": [{"text": "Refund."}]}, *WHOLE[1:]),
+    "a result under another name": row(*WHOLE[:2], {"role": "tool", "tool_call_id": "c", "data": "no"}, ANSWER),
+    "tools of servers by their address": row(*WHOLE, tools={"shop": {"url": "http://x", "description": "A shop."}}),
     "a call under other names": row(ASKED, said(tool_calls=[{"id": "c", "fn": "refund", "with": WRONG}])),
     "arguments under another name": row(ASKED, said(tool_calls=[{"name": "refund", "payload": WRONG}])),
     "no message of the policy": row(ASKED),
@@ -427,6 +460,33 @@ UNREAD = {
         "score": 0,
         "step": 1,
     },
+    "a call that a tool answered, among others": row(
+        ASKED, said(content="CALL refund 7"), OK | {"tool_call_id": None}, called(RIGHT), OK, ANSWER
+    ),
+    "a text with two calls, one of another form": row(
+        ASKED,
+        said(content=f"<tool_call>{TEXT({'name': 'refund', 'arguments': RIGHT})}</tool_call> <tool_call>7</tool_call>"),
+        {"role": "user", "content": "<tool_response>\nok\n</tool_response>\n<tool_response>\nok\n</tool_response>"},
+        ANSWER,
+    ),
+    "a call that an interface shows": row(ASKED, said(content='<details type="tool_calls" name="refund"></details>')),
+    **{
+        f"a text of {template}'s template": {"prompt": f"{user}Hi.{own}", "completion": f"Who?{user}I.{own}Done."}
+        for template, user, own in [
+            (
+                "Llama",
+                "<|start_header_id|>user<|end_header_id|>\n\n",
+                "<|start_header_id|>assistant<|end_header_id|>\n\n",
+            ),
+            ("Mistral", "[INST] ", " [/INST]"),
+            ("DeepSeek", "<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>"),
+            ("Kimi", "<|im_user|>user<|im_middle|>", "<|im_assistant|>assistant<|im_middle|>"),
+            ("GLM", "<|user|>\n", "<|assistant|>\n"),
+            ("gpt-oss", "<|start|>user<|message|>", "<|start|>assistant<|channel|>final<|message|>"),
+        ]
+    },
+    "half of a surrogate pair in a name": row(*WHOLE, tools=[{"\ud800": 1}]),
+    "a Responses object that holds nothing": {"input": "Hi.", "response": {"object": "response", "output": []}},
     "OpenTelemetry's export": {"resourceSpans": []},
     "Langfuse": {"id": "x", "input": "a", "output": "b", "observations": []},
     "LangSmith": {"run_type": "llm", "inputs": {"messages": DIALOGUE}, "outputs": {}},
@@ -457,6 +517,23 @@ def test_compressed_files_are_read(tmp_path, name):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / name).write_bytes(gzip.compress((text if "jsonl" in name else f"[{text}]").encode()))
     assert len(diagnose(tmp_path, tmp_path / "in")) == 1
+
+
+@pytest.mark.parametrize(
+    "spoilt", [lambda packed: packed[:-20], lambda packed: b"{" + packed, lambda packed: packed[:20] + b"\0" * 99]
+)
+def test_a_compressed_file_that_cannot_be_unpacked_is_named_and_all_else_is_read(tmp_path, capsys, spoilt):
+    (bad := tmp_path / "cut.jsonl.gz").write_bytes(spoilt(gzip.compress(TEXT(row(*WHOLE)).encode())))
+    assert len(diagnose(tmp_path, bad, written(tmp_path, row(*WHOLE)), code=1)) == 1
+    assert "cut.jsonl.gz:1: cannot be unpacked" in capsys.readouterr().out
+
+
+def test_what_comes_before_an_answer_is_the_user_s(tmp_path):
+    asked = [{"input": "Refund."}, {"inputs": "Refund."}, {"input": [ASKED | {"content": "Refund."}]}]
+    records = diagnose(
+        tmp_path, written(tmp_path, *({**each, "output": {"choices": [{"message": ANSWER}]}} for each in asked))
+    )
+    assert [[message["content"] for message in each.messages] for each in records] == [["Refund.", "Done."]] * 3
 
 
 def test_lines_of_another_encoding_and_rows_too_deep_are_left_out(tmp_path, capsys):
