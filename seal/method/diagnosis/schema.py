@@ -112,11 +112,11 @@ def _validator(parameters: str) -> Validator | None:
 def _exact(draft: type[Validator]) -> type[Validator]:
     """The draft with decimal multiples, for of floats 19.99 is no multiple of 0.01, and with an end to references."""
     checks = {"multipleOf": _multiple_of, "$ref": partial(_followed, draft.VALIDATORS["$ref"])}
-    return extend(draft, checks, type_checker=draft.TYPE_CHECKER.redefine("integer", _is_whole))
-
-
-def _is_whole(_: Any, value: Any) -> bool:  # 5.0 in every draft, and 1e400, which Python reads as infinite
-    return type(value) is int or (type(value) is float and (value.is_integer() or math.isinf(value)))
+    # 5.0 is whole in every draft, and so is 1e400, which Python reads as infinite.
+    whole = draft.TYPE_CHECKER.redefine(
+        "integer", lambda _, n: type(n) in (int, float) and (n % 1 == 0 or math.isinf(n))
+    )
+    return extend(draft, checks, type_checker=whole)
 
 
 def _followed(
@@ -167,8 +167,7 @@ def _judged(schema: Schema) -> Schema:
     """As tools mean it: OpenAPI's `nullable`, and a default of null, permit null; an enum without one value of the
     schema's own types, which nothing could meet, and a pattern of another language permit all."""
     kinds, values = schema.get("type", [*_NAMES]), schema.get("enum")
-    kinds = kinds if isinstance(kinds, list) else [kinds]
-    typed = isinstance(values, list) and all(kind in _NAMES for kind in map(str, kinds))
+    typed = isinstance(values, list) and {*map(str, kinds if isinstance(kinds, list) else [kinds])} <= _NAMES.keys()
     if typed and not any(Draft202012Validator({"type": kinds}).is_valid(value) for value in values):
         del schema["enum"]
     if re.search(r"^/.*/[a-z]*$|\[\[:", str(schema.get("pattern"))):  # Python reads them as something else

@@ -87,8 +87,7 @@ def message_of(value: Any) -> Any:
     if not isinstance(role, str):
         return value
     found = {**value, "role": role_of(role)}
-    content = _first(value, ("content", "parts", "blocks", "value", "refusal"))
-    content = None if content is _NOTHING else content
+    content = _first(value, ("content", "parts", "blocks", "value", "refusal"), None)
     if isinstance(content, Mapping) and isinstance(content.get("parts"), list):
         content = content["parts"]
     if isinstance(content, Mapping) and isinstance(content.get("type"), str):
@@ -120,11 +119,11 @@ def message_of(value: Any) -> Any:
         beside = [key for key in value if key not in known and isinstance(value[key], str | list | dict) and value[key]]
         # What stands beside a text may be a call too; beside no text it is all that was said.
         if unread := [key for key in beside if not content or (_MAY_CALL.search(str(key)) and holds(value[key]))]:
-            lacks = "policy has no tool_calls" if acts else f"{found['role']} has no content"
-            raise ValueError(f"a message of the {lacks}, but {', '.join(map(str, unread))}")
-    answers = next((value[key] for key in _ANSWERED if value.get(key) is not None), None)
+            raise ValueError(f"a message of the {found['role']} holds what is not read, {', '.join(map(str, unread))}")
+    told = {**value, **more}  # LlamaIndex
+    answers = next((told[key] for key in _ANSWERED if told.get(key) is not None), None)
     found |= {"tool_call_id": _id(answers)} if answers is not None else {}
-    return {**found, "content": content, "tool_calls": calls}
+    return {**found, "name": told.get("name") or told.get("tool_name"), "content": content, "tool_calls": calls}
 
 
 def call_of(value: Any) -> Any:
@@ -157,10 +156,10 @@ def _id(given: Any) -> Any:
     return str(given) if isinstance(given, int) else None if given is _NOTHING else given
 
 
-def _first(value: Row, keys: Sequence[str]) -> Any:
-    """The first of the keys' values that is not null, null if they are all, `_NOTHING` if none is there."""
+def _first(value: Row, keys: Sequence[str], nothing: Any = _NOTHING) -> Any:
+    """The first of the keys' values that is not null, null if they are all, `nothing` if none is there."""
     there = [value[key] for key in keys if key in value]
-    return next((each for each in there if each is not None), None if there else _NOTHING)
+    return next((each for each in there if each is not None), None if there else nothing)
 
 
 def _listed(calls: Any) -> list[Any]:
@@ -213,8 +212,7 @@ def _part_of(part: Any, of_result: bool = False) -> Any:
 
 
 def _result_of(value: Row) -> dict[str, Any]:
-    content = _first(value, ("response", "result", "output", "outputs", "content"))
-    content = None if content is _NOTHING else content
+    content = _first(value, ("response", "result", "output", "outputs", "content"), None)
     error = _failure(value)
     kind = content.get("type") if isinstance(content, Mapping) and "value" in content else None
     if kind in ("text", "json", "content", "error-text", "error-json"):  # the AI SDK's

@@ -68,6 +68,7 @@ def row_of(value: Row) -> dict[str, Any]:
         return _of_responses(row)
     if not (isinstance(row.get("message"), Mapping) and "role" in row["message"]):
         row.pop("message", None)  # a word on the row
+    _note_cut(row, row)
     if "messages" in row:
         row.pop("prompt", None)  # the first of the messages
         return _with_answer(row)
@@ -143,6 +144,8 @@ def _with_answer(row: dict[str, Any]) -> dict[str, Any]:
     """A row of messages with the answer that stands beside them, if they do not hold it."""
     key = next((key for key in _ANSWERS if row.get(key) not in (None, "", [], {})), None)
     messages = row["messages"]
+    if isinstance(messages, list) and messages and isinstance(messages[-1], Mapping):
+        _note_cut(messages[-1], row)
     if key is None or not isinstance(messages, list) or row.get("error"):
         return row
     answer = answer_of(row[key], row)
@@ -170,7 +173,8 @@ _SAYS = ("content", "parts", "tool_calls", "function_call", "refusal", "text")
 def _note_cut(answer: Row, row: dict[str, Any]) -> str:
     """The reason for the end of an endpoint's answer, "" without one. row: gets its cut."""
     names = ("finish_reason", "finishReason", "stop_reason", "stopReason")
-    reason = next((str(answer[name]).lower() for name in names if answer.get(name)), "")
+    every = [each for each in (answer, answer.get("response_metadata")) if isinstance(each, Mapping)]  # LangChain's
+    reason = next((str(each[name]).lower() for each in every for name in names if each.get(name)), "")
     if reason in _CUTS:
         row["is_truncated"] = True
     return reason
@@ -204,6 +208,4 @@ def answer_of(value: Any, row: dict[str, Any]) -> list[Any]:
         if isinstance(choice.get("content"), Mapping):
             return [{"role": "assistant", **choice["content"]}]
         return answer_of({key: choice[key] for key in ("message", "text") if key in choice}, row)
-    if value == []:
-        return []
     raise ValueError(f"its answer is {json.dumps(value, default=str):.60}: a text or messages are expected")

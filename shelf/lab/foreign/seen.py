@@ -80,8 +80,9 @@ def unread_call(rollout: Rollout, row: Iterable[str]) -> str:
     actions = [action for turn in rollout.turns for action in turn.actions]
     heard = [call for action in actions for call in _heard(action, names, rollout.structured)]
     for call in heard:
-        if call.refused and call.result and not REFUSES.search(call.result):
-            return f"{call.refused}, and its tool answered"
+        pythons = call.result is None and str(call.arguments).startswith("{'")  # and nobody's word on it
+        if call.refused and (call.result or pythons) and not REFUSES.search(call.result or ""):
+            return f"{call.refused}, and its harness may read them"
     for action in (each for each in actions if not each.calls):
         answers = [each for each in action.results if each and not REFUSES.search(each)]
         if len(answers) > len(_heard(action, names, False)) and not answers[0].startswith("assistant: "):  # another's
@@ -124,9 +125,10 @@ def _by_name(tools: Sequence[Document]) -> dict[str, Document]:
 
 
 def _names_tool(text: str, tools: Collection[str]) -> bool:
-    """Whether a text has a tool's name as a tag, as Cline's agents call, or calls one in a block of code."""
+    """Whether a text has a tool's name as a tag, in one or as a JSON value, or calls a tool in a block of code."""
     names = "|".join(re.escape(each) for each in tools if each)
-    called = rf"<(?:{names})>|(?:```\w*|<code>)\n(?:(?!```).){{,4000}}?\b(?:{names})\("
+    one = f"(?:{names})"
+    called = rf"<{one}>|:\s*[\"']{one}[\"']|>\s*{one}\s*</|(?:```\w*|<code>)\n(?:(?!```).){{,4000}}?\b{one}\("
     return bool(names and re.search(called, text, re.DOTALL))
 
 

@@ -341,6 +341,14 @@ FAULTLESS = {
         said(tool_calls=[*called(RIGHT)["tool_calls"], *called(RIGHT, "d")["tool_calls"]]),
         *(OK | {"content": "Error: busy"}, OK | {"content": "Error: busy"}, OK | {"tool_call_id": "d"}, ANSWER),
     ),
+    "results in another order, named as others do": row(
+        ASKED,
+        said(tool_calls=[{"name": "refund", "args": RIGHT}, {"name": "look", "args": {}, "id": "d"}]),
+        {"role": "tool", "additional_kwargs": {"tool_call_id": "d"}, "content": "Error: no"},
+        {"role": "tool", "tool_name": "refund", "content": "ok"},
+        said(tool_calls=[{"name": "look", "args": {}}]),
+        tools=[TOOL, {"name": "look"}],
+    ),
     "results in another order": row(
         ASKED,
         said(tool_calls=[{"name": "refund", "args": RIGHT}, {"name": "look", "args": {}}]),
@@ -412,6 +420,11 @@ UNREAD = {
     "no message of the policy": row(ASKED),
     "an answer of another form": {**ASKED_ALONE, "response": {"blob": "x"}},
     "two answers": {**ASKED_ALONE, "choices": [{"message": ANSWER}, {"message": ANSWER}]},
+    "arguments as Python has them, and no result": row(
+        ASKED, said(tool_calls=[{"id": "c", "function": {"name": "refund", "arguments": "{'id': '7', 'cents': 5}"}}])
+    ),
+    "a call as a JSON value": row(ASKED, said(content=TEXT({"thought": "I do.", "action": "refund", "with": {}}))),
+    "a call within a tag": row(ASKED, said(content="<tool_name>refund</tool_name>\n<id>7</id>")),
     "arguments that only its tool understood": row(
         ASKED,
         said(tool_calls=[{"id": "c", "function": {"name": "refund", "arguments": "{'id': '7', 'cents': 5}"}}]),
@@ -501,6 +514,24 @@ def test_what_is_not_understood_is_left_out_with_its_line_and_all_else_is_read(t
     said = capsys.readouterr().out
     more = sum(map(int, re.findall(r"and (\d+) more line", said)))
     assert len({*re.findall(r"rows\.jsonl:(\d+)", said)}) + more == len(UNREAD)
+
+
+CUT = said(tool_calls=[{"id": "c", "function": {"name": "refund", "arguments": '{"id": "7", "ce'}}])
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        row(ASKED, CUT, finish_reason="length"),
+        row(ASKED, CUT | {"stop_reason": "max_tokens"}),
+        row(ASKED, CUT | {"response_metadata": {"finish_reason": "length"}}),
+        {"messages": [ASKED], "output": {"message": CUT}, "stopReason": "max_tokens", "reward": 0},
+    ],
+    ids=["row", "message", "LangChain", "Bedrock"],
+)
+def test_a_call_that_a_budget_cut_is_nobody_s_fault(tmp_path, cut):
+    (record,) = diagnose(tmp_path, written(tmp_path, cut))
+    assert record.labels == ("budget_cut",)
 
 
 def test_what_its_program_could_not_parse_is_no_call(tmp_path):
