@@ -73,15 +73,15 @@ def label_dialogue(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
 def unread_call(rollout: Rollout, row: Iterable[str]) -> str:
     """A call that its program read and this reader does not, as a sentence, "" if there is none.
 
-    A tool answered arguments that are no object, or no call was read and a text looks like one, or a field of its row
+    Nobody refused arguments that are no object, or no call was read and a text looks like one, or a field of its row
     may hold some. row: the fields with lists, objects or JSON.
     """
     names = _by_name(rollout.tools or ())
     actions = [action for turn in rollout.turns for action in turn.actions]
     heard = [call for action in actions for call in _heard(action, names, rollout.structured)]
     for call in heard:
-        pythons = call.result is None and str(call.arguments).startswith("{'")  # and nobody's word on it
-        if call.refused and (call.result or pythons) and not REFUSES.search(call.result or ""):
+        written = isinstance(call.arguments, str) and call.name and not call.arguments.startswith("{'")  # by the policy
+        if call.refused and (call.result or not written) and not REFUSES.search(call.result or ""):
             return f"{call.refused}, and its harness may read them"
     for action in (each for each in actions if not each.calls):
         answers = [each for each in action.results if each and not REFUSES.search(each)]
@@ -126,10 +126,9 @@ def _by_name(tools: Sequence[Document]) -> dict[str, Document]:
 
 def _names_tool(text: str, tools: Collection[str]) -> bool:
     """Whether a text has a tool's name as a tag, in one or as a JSON value, or calls a tool in a block of code."""
-    names = "|".join(re.escape(each) for each in tools if each)
-    one = f"(?:{names})"
+    one = f"(?:{'|'.join(re.escape(each) for each in tools if each)})"
     called = rf"<{one}>|:\s*[\"']{one}[\"']|>\s*{one}\s*</|(?:```\w*|<code>)\n(?:(?!```).){{,4000}}?\b{one}\("
-    return bool(names and re.search(called, text, re.DOTALL))
+    return bool(any(tools) and re.search(called, text, re.DOTALL))
 
 
 def _heard(action: Action, documents: dict[str, Document], structured: bool) -> list[Heard]:

@@ -75,8 +75,8 @@ def _tool(tool: Row) -> dict[str, Any]:
     if document is None and unread:
         raise ValueError(f"the tool {tool['name']} has no parameters, but {', '.join(unread)}")
     document = decoded(f"the document of {tool['name']}", document) if isinstance(document, str) else document
-    if isinstance(document, Mapping) and isinstance(document.get("json"), Mapping):
-        document = document["json"]  # Bedrock
+    inner = document.get("json", document.get("jsonSchema")) if isinstance(document, Mapping) else None  # Bedrock's
+    document = inner if isinstance(inner, Mapping) and inner.get("type", "object") == "object" else document
     if document not in (None, []) and not isinstance(document, Mapping | bool):  # PHP writes {} as []
         raise ValueError(f"the parameters of {tool['name']} are {document!r:.40}: a JSON schema is expected")
     return {**found, "parameters": _lowered(document)} if isinstance(document, Mapping) and document else found

@@ -218,6 +218,7 @@ SHAPES = {
         tools=[{"name": "refund", "parameter_definitions": {"id": {"type": "str"}, "cents": {"type": "int"}}}],
     ),
     "tools by name": row(*WHOLE, tools={"refund": SCHEMA}),
+    "AI SDK's tools": row(*WHOLE, tools={"refund": {"description": "Pays.", "inputSchema": {"jsonSchema": SCHEMA}}}),
     "tools with a description by name": row(*WHOLE, tools={"refund": {"description": "Pays.", "parameters": SCHEMA}}),
     "tools by server": row(*WHOLE, tools={"shop": {"tools": [{"name": "refund", "inputSchema": SCHEMA}]}}),
     "LlamaIndex's blocks": row(
@@ -359,6 +360,9 @@ FAULTLESS = {
     "an answer whose result the messages hold": row(
         ASKED, called(RIGHT), OK, output={"choices": [{"message": called(RIGHT)}]}
     ),
+    "arguments by name, one of them json": row(
+        ASKED, called(RIGHT), ANSWER, tools=[{"name": "refund", "parameters": {"json": {"type": "string"}}}]
+    ),
     "a tool of the endpoint's": row(
         ASKED, said(tool_calls=[{"name": "web_search", "args": {}}]), OK, ANSWER, tools=[TOOL, {"type": "web_search"}]
     ),
@@ -423,6 +427,9 @@ UNREAD = {
     "arguments as Python has them, and no result": row(
         ASKED, said(tool_calls=[{"id": "c", "function": {"name": "refund", "arguments": "{'id': '7', 'cents': 5}"}}])
     ),
+    "a number of calls": row(ASKED, said(content="I do.", tool_calls=2), ANSWER),
+    "names of calls": row(ASKED, said(content="I do.", tool_calls=["refund"]), ANSWER),
+    "arguments as a list, and no result": row(ASKED, said(tool_calls=[{"name": "refund", "args": ["7", 5]}]), ANSWER),
     "a call as a JSON value": row(ASKED, said(content=TEXT({"thought": "I do.", "action": "refund", "with": {}}))),
     "a call within a tag": row(ASKED, said(content="<tool_name>refund</tool_name>\n<id>7</id>")),
     "arguments that only its tool understood": row(
