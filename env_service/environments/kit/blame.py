@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from env_service.environments.kit.scene import History, Scene
-from env_service.environments.kit.tasks import World
+from env_service.environments.kit.tasks import World, own
 from seal.method.diagnosis.evidence import Blame, CallEvidence
 
 REPLAY_SECONDS = 2.0
@@ -80,7 +80,7 @@ class _Replays:
     def _again(self, world: World, call: CallEvidence) -> CallEvidence:
         """The call in another world; one that was not run is not run again."""
         if self._was_run(call):
-            outcome = world.call(call.name, dict(call.arguments))
+            outcome = world.call(call.name, own(call.arguments))
             return replace(call, result=outcome.text, error=outcome.error)
         return call
 

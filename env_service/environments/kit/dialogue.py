@@ -16,7 +16,7 @@ from env_service.environments.base import Call, Guard, Refusal, UserFault
 from env_service.environments.kit.blame import blame
 from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.scene import Scene
-from env_service.environments.kit.tasks import Check, Needed, Outcome
+from env_service.environments.kit.tasks import Check, Needed, Outcome, own
 from env_service.environments.kit.tool_calls import NATIVE, ToolCalls, read_message
 from seal.method.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
 from seal.method.diagnosis.rules import taxonomy_of
@@ -307,7 +307,7 @@ class ToolEpisode:
         available = tool in self._names
         broken = scene.violations(tool, arguments)
         outcome = scene.refused(name, available, broken) or self._guard.run(
-            lambda: self._world.call(tool if available else name, arguments),
+            lambda: self._world.call(tool if available else name, own(arguments)),
             lambda reason: Outcome(scene.error(reason), "deadline"),
         )
         writes, reported = tool in scene.writes, outcome.error is None and scene.reports_failure(tool, outcome.text)

@@ -144,7 +144,10 @@ class Scene:
 
     def check(self, world: World, turn: int, history: History) -> Check:
         """Judge a user turn that is over; history: the calls of all turns up to it. Changes nothing."""
-        return world.check(turn, history[turn]) if self.reference(turn) else Check()
+        check = world.check(turn, history[turn]) if self.reference(turn) else Check()
+        if not isinstance(check, Check):
+            raise TypeError(f"`check` of {type(world).__name__} returns {check!r:.80}: return a Check.")
+        return check
 
     def judge(self, world: World, history: History, said: Sequence[str]) -> Check:
         """Judge the whole dialogue with a user whom a model plays. said: the policy's texts, without its calls."""

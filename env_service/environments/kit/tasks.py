@@ -1,5 +1,6 @@
 """The part of an environment with tool calls that its author writes: tasks, their tools and worlds."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,6 +46,9 @@ class ToolTask(Turns):
     def __post_init__(self) -> None:
         if len(self.users) != len(self.reference) or not self.users:
             raise ValueError(f"task {self.id!r} has {len(self.users)} user turns and {len(self.reference)} references.")
+        for call in (call for calls in self.reference for call in calls):
+            if len(call) != 2 or not isinstance(call[1], dict):
+                raise ValueError(f"task {self.id!r}: {call!r} in its reference is no call: write (name, arguments).")
 
     @property
     def facts(self) -> TaskFacts:
@@ -105,11 +109,22 @@ class Check:
     absent: tuple[str, ...] = ()
     instances_match: bool | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("state_match", "response_match", "instances_match"):
+            if (value := getattr(self, name)) not in (True, False, None):
+                raise TypeError(f"Check.{name} is {value!r:.80}: give True, False or None.")
+            object.__setattr__(self, name, None if value is None else bool(value))  # numpy's is another True
+
     @property
     def passed(self) -> bool:
         """True if something was compared and every comparison holds."""
         comparisons = (self.state_match, self.response_match, self.instances_match)
         return False not in comparisons and True in comparisons
+
+
+def own(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments as a world may keep and change them: those of evidence and references stay as they were."""
+    return json.loads(json.dumps(arguments))
 
 
 class World(Protocol):
@@ -193,4 +208,4 @@ class TaskSource(ABC):
     def task_secrets(self, task: ToolTask) -> Secrets:
         """The secrets of the reference: its calls and their results."""
         world, calls = self.world(task), [call for turn in task.reference for call in turn]
-        return reference_secrets(calls, [world.call(*call).text for call in calls])
+        return reference_secrets(calls, [world.call(name, own(given)).text for name, given in calls])

@@ -35,8 +35,8 @@ class ToolCalls(Format):
 
     def definitions(self, tools: Sequence[Document]) -> list[dict[str, Any]]:
         """Return the entries of a request's `tools`."""
-        names = ("name", "description", "parameters")
-        return [{"type": "function", "function": {name: tool[name] for name in names}} for tool in tools]
+        empty = {"name": "", "description": "", "parameters": {}}
+        return [{"type": "function", "function": {key: tool.get(key, empty[key]) for key in empty}} for tool in tools]
 
     def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
         """Read the calls of a message: all of them, or, as officially, none if one is not a call."""

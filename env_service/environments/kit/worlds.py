@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from typing import Any
 
 from env_service.environments.kit.tasks import Outcome
@@ -12,14 +13,18 @@ class ToolError(Exception):
 
 
 class MethodWorld:
-    """Runs the tool NAME as the method `tool_NAME`. A subclass adds these and `check` (see `World`).
+    """Runs the tool NAME as the method `tool_NAME`, `list.all` as `tool_list_all`. A subclass adds these and `check`.
 
     A method gets its document's arguments, already checked if the environment is strict, and returns text or JSON.
     """
 
+    def method(self, name: str) -> Any:
+        """The method that runs a tool."""
+        return getattr(self, "tool_" + re.sub(r"\W", "_", name))
+
     def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Run one tool; a ToolError is an outcome, any other exception a failure of the environment."""
-        method = getattr(self, f"tool_{name}")
+        method = self.method(name)
         try:
             inspect.signature(method).bind(**arguments)
         except TypeError as error:  # a document that does not close its arguments lets further ones through
