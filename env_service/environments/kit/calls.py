@@ -75,7 +75,7 @@ def read_blocks(
             calls.append(read(block))
         except (ValueError, RecursionError) as error:
             refusals.append(unreadable.format(index, str(error).rstrip(".")))
-    if max(text.count("<tool_call>"), text.count("</tool_call>")) > len(found):
+    if "<tool_call>" in rest or "</tool_call>" in rest:
         refusals.append(advice)
     if not calls and not refusals:
         refusals += stray_call(text, tools)

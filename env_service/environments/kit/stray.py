@@ -61,6 +61,8 @@ def _called(item: Any, tools: Collection[str]) -> str | None:
         item = item["function"]
     name = next((item[key] for key in _NAMES if isinstance(item.get(key), str)), None)
     given = any(isinstance(item.get(key), dict | str) for key in _ARGUMENTS)
+    if tools and name not in tools:  # an answer may hold any name beside an input
+        given = str(item.get("arguments")).lstrip().startswith("{")
     return name if name and (given or (name in tools and len(item) == 1)) else None
 
 
@@ -73,19 +75,17 @@ def _python_calls(text: str, tools: Collection[str]) -> Iterator[str]:
         end = match.end() - 1 + len(source)
         call, name = match[0][:-1] + source, match[1]
         alone = _BEFORE.search(text[max(0, match.start() - 80) : match.start()]) and _AFTER.match(text, end)
-        if (
-            alone
-            and (any(part in tools for part in name.split(".")) or whole in (call, f"[{call}]"))
-            and _is_call(call)
-        ):
+        known = any(part in tools for part in (name, *name.split(".")))
+        if alone and (known or whole in (call, f"[{call}]")) and _is_call(call, known or not tools):
             yield name
 
 
-def _is_call(source: str) -> bool:
+def _is_call(source: str, known: bool) -> bool:
     try:
-        return isinstance(ast.parse(source, mode="eval").body, ast.Call)
+        node = ast.parse(source, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return False
+    return isinstance(node, ast.Call) and (known or bool(node.keywords and not node.args))  # f(x) may be an answer
 
 
 def _balanced(text: str, start: int) -> str | None:

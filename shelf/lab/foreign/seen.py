@@ -93,7 +93,8 @@ def unread_call(rollout: Rollout, row: Iterable[str]) -> str:
         return f"no call was read, and {field} may hold some"
     for action in actions:
         said = without_thoughts(action.text)
-        if looks_like_call(said) or _REACT.search(said) or stray_call(said, names) or _names_tool(said, names):
+        stray = stray_call(said, names) or stray_call(said, ())
+        if looks_like_call(said) or _REACT.search(said) or stray or _names_tool(said, names):
             return f"no call was read, and a text looks like one, {said.strip()!r:.60}"
     return ""
 
