@@ -1,14 +1,15 @@
 """An own environment whose tools' documents are JSON Schema as real programs write it."""
 
+import numpy
 import pytest
 
 from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.kit.environment import ToolEnvironment
-from env_service.environments.kit.tasks import Check, ToolTask
-from env_service.environments.kit.worlds import MethodWorld
-from seal.method.interface.cues import Omega
+from env_service.environments.kit.tasks import Check, ToolTask, UserPart
+from env_service.environments.kit.worlds import MethodWorld, ToolError
+from seal.method.interface.cues import Omega, catalogue
 
 NOTE = {"type": ["string", "null"], "description": "The note (DD/MM/YYYY), options: red, blue."}
 KEPT = {
@@ -106,6 +107,182 @@ def test_arguments_that_a_document_leaves_open_are_the_method_s_to_refuse():
     _, found = played("page", ("forget", {"now": True}))
     (call,) = found["evidence"][0].calls
     assert (call.violations, call.error) == ((), "signature")
+
+
+ONE = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
+TAGS = {"type": "object", "properties": {"tags": {"type": "array"}, "tag": {"type": "string"}}}
+PIPE = {"type": "array", "items": {"enum": ['5" pipe', "other"]}}
+
+
+class Rough(MethodWorld):
+    """Keeps what it is given without a copy, and refuses in words that a simulator of the benchmark uses too."""
+
+    refuses = ""
+
+    def __init__(self, wanted=None):
+        self.wanted, self.tags = wanted, []
+
+    def tool_set_tags(self, tags):
+        self.tags = tags
+        return "ok"
+
+    def tool_add_tag(self, tag):
+        self.tags.append(tag)
+        return "ok"
+
+    def tool_notes_keep(self, x, **more):
+        if self.refuses:
+            raise ToolError(self.refuses)
+        self.tags = [x]
+        return "ok"
+
+    def check(self, turn, calls):
+        return Check(state_match=self.tags == self.wanted)
+
+
+class Own(Keep):
+    """Two turns with these references and documents; the second asks for nothing unless it has calls."""
+
+    name, writes = "own", frozenset({"set_tags", "add_tag", "notes.keep"})
+
+    def __init__(self, wanted, *turns, parameters=ONE, world=Rough, strict=True):
+        self.wanted, self.turns, self.parameters, self.made, self.strict = wanted, turns, parameters, world, strict
+
+    def load(self):
+        return [ToolTask("t", "all", None, "t", ("Go on.",) * len(self.turns), self.turns, self.wanted)]
+
+    def tools(self, task):
+        tags = [{"name": name, "description": "", "parameters": TAGS} for name in ("set_tags", "add_tag")]
+        return (*tags, {"name": "notes.keep", "description": "Keeps.", "parameters": self.parameters})
+
+    def world(self, task):
+        return self.made(task.data)
+
+    def played(self, *messages, **params):
+        episode = self.open("t", {"leak_guard": True, "omega": EVERY, **params}, Guard())
+        state = episode.start()["state"]
+        for message in messages:
+            text = message if isinstance(message, str) else self.render("hermes", message)
+            state += episode.step(text, False)["state"]
+        return [each["content"] for each in state], episode.evaluate({})
+
+
+EVERY = Omega.of(list(catalogue())).to_json()
+
+
+def test_a_world_that_keeps_and_changes_what_it_is_given_changes_no_evidence_and_no_reference():
+    calls = ("set_tags", {"tags": ["a"]}), ("add_tag", {"tag": "b"})
+    environment = Own(["a", "b"], calls, (("set_tags", {"tags": ["c"]}),))
+    for _ in range(2):
+        _, found = environment.played(*calls, "Done.", ("add_tag", {"tag": "c"}), "Done.")
+        assert [call.arguments for call in found["evidence"][0].calls] == [{"tags": ["a"]}, {"tag": "b"}]
+        assert environment.reference("t")[0] == calls
+        assert [turn.blame for turn in found["evidence"]] == [None, "own"]
+
+
+@pytest.mark.parametrize("text", ["<tool_call>", "<tool_response>", "</tool_response>", "[keep(x='y')]"])
+def test_an_argument_may_hold_the_format_s_own_words(text):
+    _, found = Own([text], (("notes.keep", {"x": text}),)).played(("notes.keep", {"x": text}), "Done.")
+    assert (found["labels"], found["evidence"][0].actions[0].refusals) == (["pass"], ())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"name": "Ann", "input": "form A"}',
+        'It is {"name": "config", "parameters": {"a": 1}}.',
+        '{"action": "refund", "args": "all"}',
+        '{"name": "Bob", "arguments": "weak"}',
+        "f(x)",
+        '```python\nprint("x")\n```',
+    ],
+)
+def test_an_answer_in_json_or_code_is_no_call(answer):
+    _, found = Own(["a"], (), (("notes.keep", {"x": "a"}),)).played(answer, ("notes.keep", {"x": "a"}), "Done.")
+    assert found["labels"] == ["correct_abstention", "pass"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '{"name": "notes.keep", "input": {"x": "a"}}',
+        '{"name": "keeps", "arguments": {"x": "a"}}',
+        '{"tool_calls": [{"function": {"name": "keeps", "arguments": "{}"}}]}',
+        "notes.keep('a')",
+        "keeps(x='a')",
+    ],
+)
+def test_what_only_a_call_says_is_one(call):
+    _, found = Own(["a"], (), (("notes.keep", {"x": "a"}),)).played(call, "Done.", omega=None)
+    assert found["labels"][0] == "invalid_tool_call"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ['{"error": 404, "why": "no such user"}', "the door must be open first", '{"success": false}', "path not allowed"],
+)
+def test_the_words_of_an_own_tool_s_error_are_not_read_as_the_benchmark_s(words):
+    class Refusing(Rough):
+        refuses = words
+
+    told, _ = Own(["a"], (("notes.keep", {"x": "a"}),), world=Refusing).played(("notes.keep", {"x": "a"}))
+    assert "notes.keep ran and reported an error: read its message" in told[-1]
+
+
+CLOSED = {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "takes", "shown"),
+    [
+        (CLOSED, "no arguments", "notes.keep()"),
+        ({}, "what its document says", "notes.keep(...)"),
+        ({"type": "object"}, "what its document says", "notes.keep(...)"),
+        ({**CLOSED, "additionalProperties": {"type": "string"}}, "what its document says", "notes.keep(...)"),
+        ({"$ref": "#/$defs/A", "$defs": {"A": {"type": "object"}}}, "what its document says", "notes.keep(...)"),
+        ({**CLOSED, "properties": {"y": True}, "required": ["y"]}, "y", "notes.keep(y)"),
+    ],
+)
+def test_what_a_tool_takes_is_told_as_far_as_its_document_lists_it(parameters, takes, shown):
+    environment = Own(["a"], (("notes.keep", {"x": "a"}),), parameters=parameters)
+    told, _ = environment.played(("notes.keep", {"y": "b"}))
+    assert f"notes.keep did not accept its arguments; it takes {takes}." in told[-1]
+    start, _ = environment.played(tool_prompt_mode="compact")
+    assert shown in start[0]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_value_of_the_document_that_json_escapes_is_no_secret(strict):
+    class Refusing(Rough):
+        refuses = "no."
+
+    parameters = {"type": "object", "properties": {"a": {"type": "string"}, "x": PIPE}}
+    call = ("notes.keep", {"a": 1, "x": ["zinc"]})
+    reference = (("notes.keep", {"x": ['5" pipe']}),)
+    told, _ = Own(["a"], reference, parameters=parameters, world=Refusing, strict=strict).played(call)
+    assert 'must be one of: 5" pipe, other' in told[-1]
+
+
+@pytest.mark.parametrize(("given", "label"), [(numpy.bool_(True), "pass"), (numpy.bool_(False), "state_mismatch")])
+def test_booleans_of_numpy_are_comparisons(given, label):
+    class Compared(Rough):
+        def check(self, turn, calls):
+            return Check(state_match=given)
+
+    _, found = Own(["a"], (("notes.keep", {"x": "a"}),), world=Compared).played(("notes.keep", {"x": "b"}), "Done.")
+    assert found["labels"] == [label]
+
+
+@pytest.mark.parametrize("given", ["yes", [1], 2, len])
+def test_what_is_no_boolean_is_no_comparison(given):
+    with pytest.raises(TypeError, match=r"Check.state_match is .*: give True, False or None\."):
+        Check(state_match=given)
+
+
+def test_the_tools_of_a_user_need_no_description():
+    opening = UserPart("Ask.", tools=({"name": "look"},)).opening()
+    (tool,) = opening["tools"]
+    assert tool["function"] == {"name": "look", "description": "", "parameters": {}}
 
 
 def test_an_error_that_a_simulator_tells_in_words_alone_is_noted_as_one():

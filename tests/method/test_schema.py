@@ -188,6 +188,7 @@ ACCEPTED = {
     "a number of 5,000 digits": (of({"type": "string"}), {"x": 10**5000}),
     "a multiple in decimals": (of({"type": "number", "multipleOf": 0.01}), {"x": 19.99}),
     "no parameters": ({"name": "f"}, {"x": 1}),
+    "no JSON": (of({"type": "string", "examples": {"a"}}), {"x": 1}),
     "null in one branch and as a default": (
         of({"oneOf": [{"type": "string", "default": None}, {"type": "null"}]}),
         {"x": None},
@@ -232,6 +233,7 @@ def test_a_schema_that_says_nothing_permits_every_value(schema, value):
         (of(False), {"x": 1}, "structure", "the arguments must keep to its schema"),
         (of({"$ref": "#/$defs/T"}, **{"$defs": {"T": {"type": "integer"}}}), {"x": "a"}, "type", "x must be a whole"),
         (of({}), {}, "missing", "required argument x is missing"),
+        (of({"propertyNames": {"enum": ["a"]}}), {"x": {"c": 1}}, "structure", "x must keep to the propertyNames"),
         (of({"anyOf": [False, {"type": "string"}]}), {"x": 1}, "type", "x must be a string"),
         (of({"type": "number", "multipleOf": 5}), {"x": float("inf")}, "enum", "x must be a multiple of 5"),
         (of({"type": "integer"}), {"x": float("nan")}, "type", "x must be a whole number"),

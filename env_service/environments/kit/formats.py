@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from env_service.environments.base import Call, Document
 from env_service.environments.kit.calls import Parsed, read_blocks
-from seal.method.interface.schema_cue import arguments_of, required
+from seal.method.interface.schema_cue import arguments_of, lists_all, required
 from seal.method.interface.wording import PromptWording
 from seal.system.text import clipped, without_thoughts
 
@@ -111,4 +111,5 @@ def _shown(tool: Document) -> dict[str, Any]:
 
 
 def _arguments(tool: Document) -> list[str]:
-    return [name if name in required(tool) else f"{name}?" for name in arguments_of(tool["parameters"])]
+    named = [name if name in required(tool) else f"{name}?" for name in arguments_of(tool["parameters"])]
+    return named if lists_all(tool["parameters"]) else [*named, "..."]

@@ -51,7 +51,7 @@ _SINGLE = (
     *("items", "additionalItems", "unevaluatedItems", "contains", "additionalProperties", "unevaluatedProperties"),
     *("propertyNames", "not", "if", "then", "else"),
 )
-_UNJUDGED = (Unresolvable, re.error, RecursionError, ValueError, ArithmeticError)
+_UNJUDGED = (Unresolvable, re.error, RecursionError, TypeError, ValueError, ArithmeticError)
 """Errors of a check that a document or a value is beyond, such as a pattern of another language or a huge number."""
 
 
@@ -185,30 +185,31 @@ def _path(parts: Iterable[str | int]) -> str:
 
 def _read(error: ValidationError) -> list[Violation]:
     where = _path(error.absolute_path)
-    name, expected = where or "the arguments", error.validator_value
-    if error.validator in ("anyOf", "oneOf"):  # of null or one schema, the latter matters
+    name, expected, rule = where or "the arguments", error.validator_value, error.validator
+    rule = "propertyNames" if "propertyNames" in {*error.schema_path} - {*error.absolute_path} else rule  # of keys
+    if rule in ("anyOf", "oneOf"):  # of null or one schema, the latter matters
         branches = [
             [inner for inner in error.context if [*inner.schema_path][:1] == [at]] for at in range(len(expected))
         ]
         others = [errors for errors in branches if errors and errors[0].validator_value != "null"]
         if len(others) == 1 and len(branches) == 2:
             return [v for inner in others[0] for v in _read(inner)]
-    if error.validator == "required" and isinstance(expected, list):
+    if rule == "required" and isinstance(expected, list):
         absent = [key for key in expected if key not in error.instance]
         return [_of("missing", error, key, "required argument {} is missing") for key in absent]
-    if error.validator == "additionalProperties" and expected is False:
+    if rule == "additionalProperties" and expected is False:
         known, patterns = error.schema.get("properties", {}), error.schema.get("patternProperties", {})
         extra = [key for key in error.instance if key not in known and not any(re.search(p, key) for p in patterns)]
         return [_of("unknown", error, key, "{} is not an argument of this tool") for key in extra]
-    if error.validator == "type":
+    if rule == "type":
         kinds = [each for each in ([expected] if isinstance(expected, str) else expected) if isinstance(each, str)]
         kind = "structure" if {"object", "array"} & set(kinds) else "type"
         return [Violation(kind, where, f"{name} must be {' or '.join(_NAMES.get(each, each) for each in kinds)}")]
-    if error.validator == "enum":
+    if rule == "enum":
         return [Violation("enum", where, f"{name} must be one of: {', '.join(map(written, expected))}")]
-    if error.validator in _BOUNDS:
-        return [Violation("enum", where, f"{name} must be {_BOUNDS[error.validator]} {expected}")]
-    keyword = f"the {error.validator} of " if error.validator else ""  # the schema `false` has none
+    if rule in _BOUNDS:
+        return [Violation("enum", where, f"{name} must be {_BOUNDS[rule]} {expected}")]
+    keyword = f"the {rule} of " if rule else ""  # the schema `false` has none
     return [Violation("structure", where, f"{name} must keep to {keyword}its schema")]
 
 

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
+from seal.method.diagnosis.categories import environment_of
 from seal.method.diagnosis.evidence import ActionEvidence, CallEvidence
 from seal.method.interface.cues import Omega
 from seal.method.interface.errors import error_class
 from seal.method.interface.observation import Tools
 from seal.method.interface.schema_cue import arguments_line, required, required_entry
 from seal.method.interface.wording import PromptWording, fill, placeholders, wording
+from seal.settings.data import BENCHMARK
 from seal.system.text import clipped
 
 _ORDER = ("feedback_error", "feedback_history", "feedback_tools", "feedback_answer")
@@ -38,7 +40,7 @@ def observe_feedback(
         return content
     values = {
         **mode.values(),
-        "problems": _problems(failure, tools, mode),
+        "problems": _problems(failure, tools, category, mode),
         "history": _history(failure, history, mode),
         "tools": _tool_names(failure, tools, mode.compact),
     }
@@ -52,16 +54,16 @@ def _said(section: str, kind: str, mode: PromptWording, **values: str) -> str:
     return fill(wording()[section][kind][mode.size], {**mode.values(), **values})
 
 
-def _problems(failure: ActionEvidence, tools: Tools, mode: PromptWording) -> str:
+def _problems(failure: ActionEvidence, tools: Tools, category: str, mode: PromptWording) -> str:
     documents = {document["name"]: document for document in tools}
     found = [_said("errors", "parse", mode)] if failure.refusals else []
-    found += [_call_problem(call, documents.get(call.name), mode) for call in failure.calls if call.failed]
+    found += [_call_problem(call, documents.get(call.name), category, mode) for call in failure.calls if call.failed]
     unique = list(dict.fromkeys(found))
     return " ".join(unique[:1] if mode.compact else unique[:_MAX_DETAILS])
 
 
-def _call_problem(call: CallEvidence, document: Mapping[str, Any] | None, mode: PromptWording) -> str:
-    kind, detail = "", ""
+def _call_problem(call: CallEvidence, document: Mapping[str, Any] | None, category: str, mode: PromptWording) -> str:
+    kind, detail = "execution", ""
     if call.unavailable or document is None:
         kind = "unavailable"
     elif call.violations:
@@ -70,7 +72,7 @@ def _call_problem(call: CallEvidence, document: Mapping[str, Any] | None, mode: 
         kind, detail = "signature", arguments_line(document)
     elif call.error == "deadline":
         kind = "deadline"
-    else:
+    elif environment_of(category) == BENCHMARK:  # whose messages the classes know; in others' the words mean anything
         kind = error_class(call.name, call.result, call.arguments)
     return _said("errors", kind, mode, name=call.name[:_NAME], detail=detail)
 

@@ -5,7 +5,6 @@ so far, its own messages included. An augmentation leaks when it changes the obs
 without the interface's fixed wording, holds a secret that is not public.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -59,7 +58,7 @@ class LeakGuard:
 
     def reveal(self, documents: Sequence[Mapping[str, Any]]) -> None:
         """Add the documents of tools that are visible from now on, and what they imply."""
-        texts = [json.dumps(document, ensure_ascii=False) for document in documents] + [schema_text(documents)]
+        texts = [schema_text(documents), *map(str, scalars([*documents], keys=True))]
         self._documents += self._public(texts)
         self._announced.update(normal(document["name"]) for document in documents)
 

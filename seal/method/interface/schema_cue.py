@@ -38,7 +38,13 @@ def arguments_line(document: Mapping[str, Any]) -> str:
     phrase = ", ".join(needed)
     if optional:
         phrase += ("; " if phrase else "") + "optional: " + ", ".join(optional)
-    return phrase or "no arguments"
+    return phrase or ("no arguments" if lists_all(document["parameters"]) else "what its document says")
+
+
+def lists_all(parameters: Any) -> bool:
+    """Whether a document's `properties` are all arguments that the tool takes."""
+    others = ("additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf")
+    return isinstance(parameters, Mapping) and "properties" in parameters and not any(map(parameters.get, others))
 
 
 def full_schema(tools: Sequence[Mapping[str, Any]], cues: Collection[str]) -> list[str]:
@@ -63,8 +69,8 @@ def _type(schema: Mapping[str, Any]) -> str:
     kind, items = schema.get("type"), schema.get("items")
     if kind == "array" and isinstance(items, Mapping) and (inner := _type({"type": items.get("type")})):
         return f"array of {inner}"
-    if kind == "dict" and schema.get("properties"):
-        return "dict of " + ", ".join(f"{name} {_type(child)}" for name, child in schema["properties"].items())
+    if kind == "dict" and (listed := arguments_of(schema)):
+        return "dict of " + ", ".join(f"{name} {_type(child)}" for name, child in listed.items())
     kinds = [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else ()
     return " or ".join([*map(written, kinds), *(["null"] if kinds and schema.get("nullable") is True else [])])
 
