@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,9 +13,14 @@ import orjson
 
 from env_service.encoding import encode
 from env_service.environments.base import Environment, Guard
+from env_service.environments.kit.environment import ToolEnvironment
 from env_service.environments.kit.tasks import TaskSource
+from env_service.environments.kit.worlds import MethodWorld
+from seal.method.diagnosis.schema import judges
 from seal.method.interface.cues import Omega, catalogue
+from seal.method.interface.schema_cue import arguments_of, lists_all, required
 from seal.method.interface.secrets import clauses, normal
+from seal.settings.data import BENCHMARK
 from shelf.authoring import runs as scripted
 from shelf.authoring.runs import RUBBISH, Run, play, refuses
 from shelf.patient_user import opened
@@ -54,12 +60,8 @@ class Subject:
     @cached_property
     def runs(self) -> tuple[Run, ...]:
         """References, idle runs and runs with mistakes."""
-        wrong = [
-            make(self.environment, task, self.mode)
-            for task in self.tasks
-            for make in (scripted.idle_run, scripted.stumbling_run)
-        ]
-        return (*self.references, *wrong)
+        makers = (scripted.idle_run, scripted.stumbling_run)
+        return (*self.references, *(make(self.environment, task, self.mode) for task in self.tasks for make in makers))
 
     def played(self, run: Run, guard: Guard | None = None) -> list[Any]:
         """The answers to a run; Nonconforming for an exception."""
@@ -92,6 +94,29 @@ def tasks_and_splits(subject: Subject) -> str:
     if missing := [key for key in ("data_hash",) if not environment.version().get(key)]:
         raise Nonconforming(f"version() lacks {missing[0]}")
     return f"{len(every)} tasks: {len(sides['train'])} to train on, {len(sides['eval'])} held out"
+
+
+def documents(subject: Subject) -> str:
+    """Each tool has a name of its own, a schema that can judge calls, and a method that takes what it lists."""
+    environment = subject.environment
+    for task in subject.tasks if isinstance(environment, ToolEnvironment) and environment.name != BENCHMARK else ():
+        world, names = environment.scene(task, {"user": True}).world(), set()
+        for tool in environment.documents(task):
+            name, parameters = tool.get("name"), tool["parameters"]
+            if not isinstance(name, str) or name in names:
+                raise Nonconforming(f"{task}: {as_text(dict(tool))} has no `name` of its own: give it one")
+            if not judges(parameters) or tool.keys() & {"inputSchema", "input_schema"}:
+                wrong = as_text(parameters or dict(tool))
+                raise Nonconforming(f"{task}: `parameters` of {name} judge no call: write JSON Schema, not {wrong}")
+            names.add(name)
+            judged = isinstance(world, MethodWorld) and lists_all(parameters)
+            for given in (required(tool), arguments_of(parameters)) if judged else ():
+                try:
+                    inspect.signature(world.method(name)).bind(**dict.fromkeys(given))
+                except (AttributeError, TypeError) as error:
+                    fault = f"{task}: the document of {name} permits {[*given]}, its method does not: {error}"
+                    raise Nonconforming(fault) from error
+    return f"documents of {len(subject.tasks)} tasks"
 
 
 def determinism(subject: Subject) -> str:
@@ -132,14 +157,10 @@ def idempotence(subject: Subject) -> str:
     for run, expected in zip(subject.runs, subject.answers, strict=True):
         episode = opened(subject.environment, run.task_id, run.params, Guard())
         answers: list[Any] = [episode.start()]
-        if orjson.loads(encode(episode.start())) != expected[0]:
-            raise Nonconforming(f"{run.task_id}, {run.kind}: start differs when it is asked twice")
         for message in run.messages:
-            first, again = (orjson.loads(encode(episode.evaluate({}))) for _ in range(2))
-            if first != again:
-                raise Nonconforming(f"{run.task_id}, {run.kind}: evaluate differs when it is asked twice")
-            if episode.describe() != episode.describe():
-                raise Nonconforming(f"{run.task_id}, {run.kind}: describe differs when it is asked twice")
+            for name, given in (("start", ()), ("evaluate", ({},)), ("describe", ())):
+                if len({encode(getattr(episode, name)(*given)) for _ in range(2)}) > 1:
+                    raise Nonconforming(f"{run.task_id}, {run.kind}: {name} differs when it is asked twice")
             answers.append(episode.step(message, False))
             if answers[-1]["is_terminated"]:
                 break
@@ -181,38 +202,36 @@ def bad_input(subject: Subject) -> str:
 def any_message(subject: Subject) -> str:
     """Every message of a policy is answered."""
     for task in subject.tasks[:4]:
-        messages = (*RUBBISH, *scripted.stumbling_run(subject.environment, task, subject.mode).messages)
         params = {"tool_prompt_mode": subject.mode, "parse_errors": "feedback"}
-        for message in messages:
+        for message in (*RUBBISH, *scripted.stumbling_run(subject.environment, task, subject.mode).messages):
             subject.played(Run(f"message {message[:40]!r}", task, (message,), params))
     return f"{len(RUBBISH)} unreadable messages and calls of every wrong kind"
 
 
 def deadlines(subject: Subject) -> str:
     """Calls go through the guard, a refused call is an error that the policy is told, and no answer takes long."""
-    calling = [run for run in subject.references if any(subject.environment.reference(run.task_id))]
-    for run in calling:
-        counting, wanted = _Counting(), sum(map(len, subject.environment.reference(run.task_id)))
-        subject.played(run, counting)
+    for run in subject.references:
+        evaluation = subject.played(run, counting := _Counting())[-1]
+        wanted = evaluation["calls"] - evaluation["errors"]
         if counting.calls < wanted:
             raise Nonconforming(f"{run.task_id}: {wanted} calls were made, {counting.calls} of them through guard.run")
         if counting.slowest > STEP_SECONDS:
             raise Nonconforming(f"{run.task_id}: a call takes {counting.slowest:.1f} s of processor time")
         answers = subject.played(run, _Refusing())
-        if _REASON not in str([answer["state"] for answer in answers[1:-1]]):
+        if wanted and _REASON not in str([answer["state"] for answer in answers[1:-1]]):
             raise Nonconforming(f"{run.task_id}: a call that exceeded a limit is not answered with the reason")
-    return f"{len(calling)} runs, every call guarded"
+    return f"{len(subject.references)} runs, every call guarded"
 
 
 def reference_passes(subject: Subject) -> str:
     """Every reference meets the verifier, with the label pass in every turn that needs calls."""
-    for run, answers in zip(subject.runs, subject.answers, strict=True):
-        if run.kind != "reference":
-            continue
-        *_, last, evaluation = answers
+    for run, (*_, last, evaluation) in zip(subject.references, subject.answers, strict=False):
         if not last.get("is_terminated") or not evaluation["valid"] or last["reward"] != 1.0:
-            reward, stop = last.get("reward"), evaluation["stop"]
-            raise Nonconforming(f"the reference of {run.task_id} does not pass: reward {reward}, stop {stop}")
+            actions = [action for turn in evaluation["evidence"] for action in turn["actions"]]
+            why = [f"; {call['result']}" for action in actions for call in action["calls"] if call["error"]]
+            why += [f"; {each['reason']}" for each in evaluation["diagnosis"] if each["label"] != "pass"]
+            said = f"reward {last.get('reward')}, stop {evaluation['stop']}{''.join(why[:1])}"
+            raise Nonconforming(f"the reference of {run.task_id} does not pass: {said}")
         needed = subject.environment.reference(run.task_id)
         labels = [label for label, calls in zip(evaluation["labels"], needed, strict=True) if calls]
         if set(labels) - {"pass"}:
@@ -241,7 +260,7 @@ def faults_fail(subject: Subject) -> str:
                 tried, failed = tried + 1, failed + (not evaluation["valid"])
                 continue
             # A write after it in its turn may need what it prepares, as the folder that it enters.
-            alone = passes and environment.writes.isdisjoint(later for later, _ in calls[place[0]][place[1] :])
+            alone = passes and {*environment.writes}.isdisjoint(later for later, _ in calls[place[0]][place[1] :])
             if alone and evaluation["evidence"][place[0]]["state_match"] is False:
                 raise Nonconforming(f"{task}: the state is wrong without the call of {name}: add it to `writes`")
     if tried and failed < FAULTS_FAIL * tried:
@@ -255,8 +274,10 @@ def no_leak(subject: Subject) -> str:
     """No policy is shown a call of the reference or what a model that plays the user is told, by a cue or otherwise."""
     environment, every = subject.environment, Omega.of(tuple(catalogue()))
     for task in subject.tasks:
-        secret = {word for word in environment.secrets(task).words if "(" in word or '"arguments"' in word}
-        asked = {**scripted.stumbling_run(environment, task, subject.mode).params, "split": "train"}
+        starts = tuple({normal(f"{name}(") for calls in environment.reference(task) for name, _ in calls})
+        secret = {word for word in environment.secrets(task).words if word.startswith(starts) or '"arguments"' in word}
+        run = scripted.stumbling_run(environment, task, subject.mode)
+        asked = {**run.params, "split": "train"}
         for params in (asked, {**asked, "omega": every.to_json(), "leak_guard": True}):
             wrong = tuple(environment.render(subject.mode, call) for call in scripted.wrong_calls(environment, task))
             answers = subject.played(Run("mistakes only", task, wrong, params))
@@ -264,13 +285,8 @@ def no_leak(subject: Subject) -> str:
             shown = normal(" ".join([*said, str(answers[0]["info"])]))
             if told := [word for word in secret if len(word) > 8 and not word.endswith("()") and word in shown]:
                 raise Nonconforming(f"{task}: a policy is shown {min(told)!r}, which is a call of the reference")
-        if not isinstance(environment, TaskSource):
-            continue  # an environment without the kit has no such user
-        for params in ({}, {"omega": every.to_json()}):
-            run = scripted.stumbling_run(environment, task, subject.mode)
-            answers = subject.played(
-                replace(run, params={**run.params, "user": True, "native": True, "split": "train", **params})
-            )
+        for params in ({}, {"omega": every.to_json()}) if isinstance(environment, TaskSource) else ():
+            answers = subject.played(replace(run, params={**asked, "user": True, "native": True, **params}))
             told = answers[0].pop("user", {"messages": [{"content": ""}]})["messages"][0]["content"]
             shown = normal(str([(answer["state"], answer.get("info")) for answer in answers[:-1]]))
             if seen := [clause for clause in clauses(told) if clause in shown]:
@@ -327,20 +343,11 @@ class _Refusing(Guard):
         return refused(_REASON) if first else call()
 
 
-CHECKS: Mapping[str, Callable[[Subject], str]] = {
-    "tasks and splits": tasks_and_splits,
-    "determinism": determinism,
-    "replay": replay,
-    "isolation": isolation,
-    "idempotence": idempotence,
-    "bad input": bad_input,
-    "any message": any_message,
-    "deadlines": deadlines,
-    "reference passes": reference_passes,
-    "faults fail": faults_fail,
-    "no leak": no_leak,
-    "throughput": throughput,
-}
+_IN_ORDER = (
+    *(tasks_and_splits, documents, determinism, replay, isolation, idempotence, bad_input, any_message, deadlines),
+    *(reference_passes, faults_fail, no_leak, throughput),
+)
+CHECKS: Mapping[str, Callable[[Subject], str]] = {each.__name__.replace("_", " "): each for each in _IN_ORDER}
 NEED_DETERMINISM = frozenset({"replay", "isolation", "idempotence"})
 """Checks that compare with answers given before: without determinism they say nothing."""
 NEED_OWN_USERS = frozenset({"reference passes", "faults fail"})

@@ -49,12 +49,12 @@ def conformance(name: str, tasks: int = SAMPLE, floor: float = EPISODES_PER_SECO
     deterministic = True
     for check in CHECKS:
         if check in NEED_DETERMINISM and not deterministic:
-            yield Finding(check, "skipped", "the environment is not deterministic")
-            continue
-        if check in NEED_OWN_USERS and not getattr(environment, "own_users", True):
-            yield Finding(check, "skipped", "only a model plays the users: show verdicts on whole dialogues, by a test")
-            continue
-        finding = _found(check, subject)
+            finding = Finding(check, "skipped", "says nothing while determinism fails")
+        elif check in NEED_OWN_USERS and not getattr(environment, "own_users", True):
+            said = "only a model plays the users: show verdicts on whole dialogues, by a test"
+            finding = Finding(check, "skipped", said)
+        else:
+            finding = _found(check, subject)
         deterministic = deterministic and not (check == "determinism" and not finding.passed)
         yield finding
 

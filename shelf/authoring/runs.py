@@ -151,7 +151,7 @@ def play_elsewhere(environment: Environment, location: str, runs: Sequence[Run])
     except subprocess.TimeoutExpired:
         raise ValueError(f"another process did not play {len(runs)} runs within {PROCESS_SECONDS:g} s") from None
     if done.returncode:
-        raise ValueError(f"another process failed: {done.stderr.strip().splitlines()[-1:]}")
+        raise ValueError(f"another process failed: {''.join(done.stderr.strip().splitlines()[-1:])}")
     return orjson.loads(done.stdout.splitlines()[-1])
 
 

@@ -83,6 +83,141 @@ class SharedGroup(Sound):
         return [replace(task, group="words") for task in super().load()]
 
 
+class Stricter(Sound):
+    """Has a method that needs what its document leaves optional."""
+
+    name = "documents"
+
+    def tools(self, task: ToolTask) -> Sequence[Document]:
+        say, recall = super().tools(task)
+        return ({**say, "parameters": {**WORD, "required": []}}, recall)
+
+
+class Rewritten(Sound):
+    """Has another document of `say`, and perhaps another tool, than it should."""
+
+    say: ClassVar[Mapping[str, Any]] = {}
+    more: ClassVar[Sequence[Document]] = ()
+
+    def tools(self, task: ToolTask) -> Sequence[Document]:
+        say, recall = super().tools(task)
+        given = {key: value for key, value in {**say, **self.say}.items() if value is not None}
+        return (given, recall, *self.more)
+
+
+class Unschooled(Rewritten):
+    """Names a type that JSON Schema lacks."""
+
+    name = "unschooled"
+    say: ClassVar[Mapping[str, Any]] = {"parameters": {**WORD, "properties": {"word": {"type": "str"}}}}
+
+
+class Unwrapped(Rewritten):
+    """Writes the arguments where their schema belongs."""
+
+    name = "unwrapped"
+    say: ClassVar[Mapping[str, Any]] = {"parameters": WORD["properties"]}
+
+
+class Renamed(Rewritten):
+    """Has the key of another protocol."""
+
+    name = "renamed"
+    say: ClassVar[Mapping[str, Any]] = {"parameters": None, "input_schema": WORD}
+
+
+class Twofold(Rewritten):
+    """Takes a tool from each of two servers, with one name."""
+
+    name = "twofold"
+    more: ClassVar[Sequence[Document]] = ({"name": "say", "description": "Say it aloud.", "parameters": WORD},)
+
+
+class Promising(Rewritten):
+    """Documents a tool that its world lacks."""
+
+    name = "promising"
+    more: ClassVar[Sequence[Document]] = ({"name": "shout.aloud", "description": "Shout.", "parameters": WORD},)
+
+
+class Modest(Rewritten):
+    """Lists an argument that its method does not take."""
+
+    name = "modest"
+    say: ClassVar[Mapping[str, Any]] = {
+        "parameters": {**WORD, "properties": {**WORD["properties"], "loud": {"type": "boolean"}}}
+    }
+
+
+class Misspelt(Sound):
+    """Calls a tool in its references that no document has."""
+
+    name = "misspelt"
+
+    def load(self) -> Sequence[ToolTask]:
+        return [replace(task, reference=((("recall", {}), ("sya", {"word": task.data})),)) for task in super().load()]
+
+    def world(self, task: ToolTask) -> Words:
+        class Patient(Words):
+            def tool_sya(self, word: str) -> str:
+                return word
+
+        return Patient(task.data)
+
+
+class Unbracketed(Sound):
+    """Forgets a comma around the calls of a turn."""
+
+    name = "unbracketed"
+
+    def load(self) -> Sequence[ToolTask]:
+        return [replace(task, reference=(task.reference[0][0],)) for task in super().load()]
+
+
+class Blunt(Sound):
+    """Answers `check` with a boolean."""
+
+    name = "blunt"
+
+    def world(self, task: ToolTask) -> Words:
+        class Plain(Words):
+            def check(self, turn: int, calls: Sequence[CallEvidence]) -> Any:
+                return self.said == [self.wanted]
+
+        return Plain(task.data)
+
+
+class Bracketed(Sound):
+    """Has words with brackets, which its users say, and a tool whose name is not Python's; `writes` is a list."""
+
+    name = "bracketed"
+    writes: ClassVar[Any] = ["say", "word.forget"]
+
+    def load(self) -> Sequence[ToolTask]:
+        words = {task.id: f"Report ({task.id})" for task in super().load()}
+        return [
+            replace(
+                task,
+                users=(f"Say {words[task.id]} once.",),
+                reference=((("say", {"word": words[task.id]}),),),
+                data=words[task.id],
+            )
+            for task in super().load()
+        ]
+
+    def tools(self, task: ToolTask) -> Sequence[Document]:
+        parameters = {"$ref": "#/$defs/A", "$defs": {"A": WORD}}
+        return (*super().tools(task), {"name": "word.forget", "description": "Forget.", "parameters": parameters})
+
+    def world(self, task: ToolTask) -> Words:
+        class Forgetting(Words):
+            def tool_word_forget(self, word: str) -> str:
+                self.said.remove(word)
+                return "forgotten"
+
+        return Forgetting(task.data)
+
+
 class Twice(Sound):
     """Gives two tasks one id."""
 

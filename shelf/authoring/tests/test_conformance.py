@@ -25,6 +25,10 @@ from shelf.authoring.tests import broken_environments
 HERE = broken_environments.__name__
 BROKEN = {
     "tasks and splits": (broken_environments.SharedGroup, "tasks of the group 'words' are on both sides"),
+    "documents": (
+        broken_environments.Stricter,
+        "the document of say permits [], its method does not: missing a required",
+    ),
     "determinism": (broken_environments.Random, "the answer to message 2 differs: state[0].content was"),
     "replay": (broken_environments.OfThisProcess, "played in another process: the answer to message 2 differs"),
     "isolation": (broken_environments.Shared, "interleaved with other episodes: the answer to message"),
@@ -59,6 +63,39 @@ def test_a_broken_environment_fails_exactly_its_check(check: str, registered: Ca
     found = failing(registered(broken.name, f"{HERE}:{broken.__name__}"))
     assert [finding.check for finding in found] == [check]
     assert says in found[0].detail
+
+
+SENTENCES = {
+    "Unschooled": ("documents", "amber: `parameters` of say judge no call: write JSON Schema, not {'type': 'object', "),
+    "Unwrapped": ("documents", "judge no call: write JSON Schema, not {'word': {'type': 'string'}}"),
+    "Renamed": ("documents", "judge no call: write JSON Schema, not {'name': 'say', "),
+    "Twofold": ("documents", "{'name': 'say', 'description': 'Say it aloud.', "),
+    "Promising": ("documents", "no attribute 'tool_shout_aloud'"),
+    "Modest": ("documents", "permits ['word', 'loud'], its method does not: got an unexpected keyword argument 'loud'"),
+    "Misspelt": ("reference passes", "reward 0.0, stop answered; Error: there is no tool 'sya'."),
+    "WrongReference": ("reference passes", "stop answered; calls executed, the state differs from the expected one"),
+    "Unbracketed": ("tasks and splits", "task 'amber': 'say' in its reference is no call: write (name, arguments)."),
+}
+"""Environments with one mistake of their authors: the check that fails alone, and a part of its sentence."""
+
+
+@pytest.mark.parametrize("mistake", SENTENCES)
+def test_an_author_s_mistake_is_one_sentence_of_one_check(mistake: str, registered: Callable[[str, str], str]) -> None:
+    broken = getattr(broken_environments, mistake)
+    (found,) = failing(registered(broken.name, f"{HERE}:{mistake}"))
+    check, says = SENTENCES[mistake]
+    assert found.check == check and says in found.detail and "\n" not in found.detail
+
+
+def test_a_check_that_returns_no_check_is_named_wherever_it_fails(registered: Callable[[str, str], str]) -> None:
+    found = failing(registered("blunt", f"{HERE}:Blunt"))
+    assert all("`check` of Plain returns" in finding.detail for finding in found) and len(found) > 1
+
+
+def test_words_with_brackets_and_names_that_are_not_python_s_alarm_nobody(
+    registered: Callable[[str, str], str],
+) -> None:
+    assert failing(registered("bracketed", f"{HERE}:Bracketed")) == []
 
 
 def test_a_changing_tool_that_is_not_among_the_writes_is_named(registered: Callable[[str, str], str]) -> None:
