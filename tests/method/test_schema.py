@@ -9,7 +9,7 @@ import pytest
 from env_service.environments.bfcl.catalog import CLASSES, documents, load_tasks
 from env_service.environments.bfcl.tools import argument_violations, parse_reference
 from seal.method.diagnosis.constraints import constraints, prose
-from seal.method.diagnosis.schema import violations
+from seal.method.diagnosis.schema import violations, with_json_types
 
 TOOLS = {document["name"]: document for name in CLASSES for document in documents(name)}
 
@@ -201,6 +201,20 @@ ACCEPTED = {
 def test_a_call_that_its_document_permits_breaks_nothing(name):
     document, arguments = ACCEPTED[name]
     assert violations(arguments, document) == ()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "shown"),
+    [
+        ({}, {"type": "object"}),
+        ([], {"type": "object"}),
+        ({"properties": {"x": {"type": "float"}}}, {"properties": {"x": {"type": "number"}}, "type": "object"}),
+        ({"type": "dict", "properties": {"x": {"type": "any"}}}, {"properties": {"x": {}}, "type": "object"}),
+        ({"type": ["object", "null"]}, {"type": ["object", "null"]}),
+    ],
+)
+def test_other_programs_get_a_schema_of_an_object_in_the_order_of_the_document(parameters, shown):
+    assert list(with_json_types(parameters).items()) == list(shown.items())
 
 
 def test_references_without_an_end_judge_nothing_wherever_the_stack_ends():

@@ -303,11 +303,11 @@ class ToolEpisode:
 
     def _call(self, call: Call) -> CallEvidence:
         (name, arguments), scene = call, self._scene
-        tool = name.strip()
+        tool, given = name.strip(), own(arguments)
         available = tool in self._names
         broken = scene.violations(tool, arguments)
         outcome = scene.refused(name, available, broken) or self._guard.run(
-            lambda: self._world.call(tool if available else name, own(arguments)),
+            lambda: self._world.call(tool if available else name, given),
             lambda reason: Outcome(scene.error(reason), "deadline"),
         )
         writes, reported = tool in scene.writes, outcome.error is None and scene.reports_failure(tool, outcome.text)

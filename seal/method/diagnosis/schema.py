@@ -55,9 +55,9 @@ _UNJUDGED = (Unresolvable, re.error, RecursionError, TypeError, ValueError, Arit
 """Errors of a check that a document or a value is beyond, such as a pattern of another language or a huge number."""
 
 
-def with_json_types(node: Any) -> Any:
-    """A document's node as JSON Schema: the benchmark's names of types mapped, and no type for `any`."""
-    return _each(node, _json_type)
+def with_json_types(node: Any) -> Schema:
+    """Parameters as JSON Schema of an object: the benchmark's names of types mapped, and no type for `any`."""
+    return {**(schema := _each(node, _json_type)), "type": schema.get("type", "object")}  # MCP's clients want a type
 
 
 def violations(arguments: Mapping[str, Any], document: Mapping[str, Any]) -> tuple[Violation, ...]:

@@ -10,7 +10,7 @@ def announced(tool: Mapping[str, Any], text: str) -> bool:
     if not re.search(rf"[\"']{re.escape(tool['name'])}[\"']", text):
         return False
     known = words(text)
-    return all(words(each) in known for each in (tool["description"], *tool["parameters"].get("properties", {})))
+    return all(words(each) in known for each in (tool["description"], *(tool["parameters"].get("properties") or ())))
 
 
 def holds(text: str, name: str, arguments: Mapping[str, Any]) -> bool:

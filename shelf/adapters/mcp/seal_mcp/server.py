@@ -67,7 +67,7 @@ async def serve(episode: Episode) -> None:
 
 
 def _tool(document: Any) -> types.Tool:
-    schema = {"type": "object", **with_json_types(document["parameters"])}  # clients refuse a list with another
+    schema = with_json_types(document["parameters"])
     return types.Tool(name=document["name"], description=document["description"], input_schema=schema)
 
 
