@@ -102,15 +102,14 @@ def documents(subject: Subject) -> str:
     for task in subject.tasks if isinstance(environment, ToolEnvironment) and environment.name != BENCHMARK else ():
         world, names = environment.scene(task, {"user": True}).world(), set()
         for tool in environment.documents(task):
-            name, parameters = tool.get("name"), tool["parameters"]
+            name, schema = tool.get("name"), tool["parameters"]
             if not isinstance(name, str) or name in names:
-                raise Nonconforming(f"{task}: {as_text(dict(tool))} has no `name` of its own: give it one")
-            if not judges(parameters) or tool.keys() & {"inputSchema", "input_schema"}:
-                wrong = as_text(parameters or dict(tool))
-                raise Nonconforming(f"{task}: `parameters` of {name} judge no call: write JSON Schema, not {wrong}")
+                raise Nonconforming(f"{task}: {as_text(tool)} has no `name` of its own: give it one")
+            if not judges(schema) or tool.keys() & {"inputSchema", "input_schema"}:
+                raise Nonconforming(f"{task}: {name} needs `parameters` in JSON Schema, not {as_text(schema or tool)}")
             names.add(name)
-            judged = isinstance(world, MethodWorld) and lists_all(parameters)
-            for given in (required(tool), arguments_of(parameters)) if judged else ():
+            is_method = getattr(type(world), "call", None) is MethodWorld.call and name != environment.stop_tool
+            for given in (required(tool), arguments_of(schema)) if is_method and lists_all(schema) else ():
                 try:
                     inspect.signature(world.method(name)).bind(**dict.fromkeys(given))
                 except (AttributeError, TypeError) as error:
@@ -262,7 +261,8 @@ def faults_fail(subject: Subject) -> str:
             # A write after it in its turn may need what it prepares, as the folder that it enters.
             alone = passes and {*environment.writes}.isdisjoint(later for later, _ in calls[place[0]][place[1] :])
             if alone and evaluation["evidence"][place[0]]["state_match"] is False:
-                raise Nonconforming(f"{task}: the state is wrong without the call of {name}: add it to `writes`")
+                mend = "add it to `writes`, or judge a result as `response_match`"
+                raise Nonconforming(f"{task}: the state is wrong without the call of {name}: {mend}")
     if tried and failed < FAULTS_FAIL * tried:
         raise Nonconforming(
             f"of {tried} references with one write left out only {failed} fail: does the verifier look?"
@@ -283,7 +283,7 @@ def no_leak(subject: Subject) -> str:
             answers = subject.played(Run("mistakes only", task, wrong, params))
             said = [message["content"] for answer in answers[:-1] for message in answer["state"]]
             shown = normal(" ".join([*said, str(answers[0]["info"])]))
-            if told := [word for word in secret if len(word) > 8 and not word.endswith("()") and word in shown]:
+            if told := [word for word in secret if not word.endswith(("()", "{}}")) and word in shown]:
                 raise Nonconforming(f"{task}: a policy is shown {min(told)!r}, which is a call of the reference")
         for params in ({}, {"omega": every.to_json()}) if isinstance(environment, TaskSource) else ():
             answers = subject.played(replace(run, params={**asked, "user": True, "native": True, **params}))

@@ -188,9 +188,10 @@ class Blunt(Sound):
 
 
 class Bracketed(Sound):
-    """Has words with brackets, which its users say, and a tool whose name is not Python's; `writes` is a list."""
+    """Words with brackets, which users say, tools that end the turn or have no Python name; `writes` is a list."""
 
     name = "bracketed"
+    stop_tool = "finish"
     writes: ClassVar[Any] = ["say", "word.forget"]
 
     def load(self) -> Sequence[ToolTask]:
@@ -199,7 +200,7 @@ class Bracketed(Sound):
             replace(
                 task,
                 users=(f"Say {words[task.id]} once.",),
-                reference=((("say", {"word": words[task.id]}),),),
+                reference=((("say", {"word": words[task.id]}), ("recall", {})),),
                 data=words[task.id],
             )
             for task in super().load()
@@ -207,7 +208,12 @@ class Bracketed(Sound):
 
     def tools(self, task: ToolTask) -> Sequence[Document]:
         parameters = {"$ref": "#/$defs/A", "$defs": {"A": WORD}}
-        return (*super().tools(task), {"name": "word.forget", "description": "Forget.", "parameters": parameters})
+        finish = {"name": "finish", "description": "End the turn.", "parameters": {"type": "object", "properties": {}}}
+        forget = {"name": "word.forget", "description": "Forget a word.", "parameters": parameters}
+        return (*super().tools(task), forget, finish)
+
+    def instructions(self, task: ToolTask, compact: bool) -> str:
+        return 'A call looks like {"name": "recall", "arguments": {}}.'
 
     def world(self, task: ToolTask) -> Words:
         class Forgetting(Words):

@@ -66,9 +66,9 @@ def test_a_broken_environment_fails_exactly_its_check(check: str, registered: Ca
 
 
 SENTENCES = {
-    "Unschooled": ("documents", "amber: `parameters` of say judge no call: write JSON Schema, not {'type': 'object', "),
-    "Unwrapped": ("documents", "judge no call: write JSON Schema, not {'word': {'type': 'string'}}"),
-    "Renamed": ("documents", "judge no call: write JSON Schema, not {'name': 'say', "),
+    "Unschooled": ("documents", "amber: say needs `parameters` in JSON Schema, not {'type': 'object', "),
+    "Unwrapped": ("documents", "needs `parameters` in JSON Schema, not {'word': {'type': 'string'}}"),
+    "Renamed": ("documents", "needs `parameters` in JSON Schema, not {'name': 'say', "),
     "Twofold": ("documents", "{'name': 'say', 'description': 'Say it aloud.', "),
     "Promising": ("documents", "no attribute 'tool_shout_aloud'"),
     "Modest": ("documents", "permits ['word', 'loud'], its method does not: got an unexpected keyword argument 'loud'"),
