@@ -7,14 +7,16 @@
 Pure; the trainer multiplies. Weights are positive, so no advantage changes its sign, and the reward is never touched.
 """
 
+import random
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from seal.method import labels as vocabulary
 from seal.method.diagnosis.extension import Extension
 from seal.method.diagnosis.rules import PAPER
 from seal.method.labels import EXCLUDED, PASS
 from seal.method.profile import Cell, Profile
-from seal.settings.reweighting import ReweightSettings
+from seal.settings.reweighting import Credit, ReweightSettings
 
 
 def initial_rho(settings: ReweightSettings, extension: Extension = PAPER) -> dict[str, float]:
@@ -67,6 +69,20 @@ def weight(
             )
     mean = sum(rho[label] for label in counted) / len(counted)
     return _clip(extension.weigh(counted, rho) if extension.weigh else mean, settings)
+
+
+def reach(diagnosis: Sequence[Mapping[str, Any]], credit: Credit, lot: str) -> int | None:
+    """The last turn of a failed trajectory that its advantage reaches, from its diagnosis by turn; None: every turn.
+
+    After the first turn that failed by the policy's own doing the reward is 0 whatever it says, so these tokens add
+    noise to GRPO's gradient and nothing to its mean. Without such a turn nothing is cut, by the controls neither. lot:
+    a text that decides which turn is drawn.
+    """
+    own = [turn["turn"] for turn in diagnosis if turn["blame"] == "own"]
+    if credit == "whole" or not own:
+        return None
+    drawn = random.Random(lot).choice(diagnosis)
+    return {"failed": own[0], "drawn": drawn["turn"], "first": diagnosis[0]["turn"]}[credit]
 
 
 def _clip(value: float, settings: ReweightSettings) -> float:

@@ -104,8 +104,7 @@ class StepBatch:
     def push(self, written: Self) -> dict[str, float]:
         """|A| summed over the tokens in the loss, of each sign, as written and unweighted; {} if all are 0."""
         sums = dict.fromkeys(("successes", "failures", "successes_unweighted", "failures_unweighted"), 0.0)
-        rows = zip(self._sampled(self.advantages), written._sampled(written.advantages), strict=True)
-        for mine, weighted in rows:
+        for mine, weighted in zip(self._sampled(self.advantages), written._sampled(written.advantages), strict=True):
             name = "successes" if mine.sum() > 0 else "failures"
             sums[name] += weighted.abs().double().sum().item()
             sums[f"{name}_unweighted"] += mine.abs().double().sum().item()
@@ -216,8 +215,7 @@ class StepBatch:
 
     def write_advantages(self) -> None:
         """Give verl the advantages of this batch."""
-        written = _ragged(list(self.advantages))
-        self._put(list(self.keys), TensorDict({"advantages": written}, batch_size=len(self.keys)))
+        self._put(list(self.keys), TensorDict({"advantages": _ragged([*self.advantages])}, batch_size=len(self.keys)))
 
     def _put(self, keys: list[str], fields: TensorDict) -> None:
         tq.kv_batch_put(keys=keys, partition_id=self.partition, fields=fields)

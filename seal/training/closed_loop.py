@@ -4,7 +4,6 @@ Algorithm 1 itself is in `seal/method/algorithm.py`; this module turns records i
 and the teacher of the recipe, and reports. Free of verl and torch.
 """
 
-import random
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +13,8 @@ from typing import Any
 
 from seal.method.algorithm import Rollout, Round, State, play_round
 from seal.method.controls import relabel
-from seal.method.credit import reach
 from seal.method.diagnosis.rules import taxonomy_of
+from seal.method.reweighting import reach
 from seal.method.teacher import Trial, figures, teacher_of
 from seal.records.step import Lift, Range, SentOmega, StepRecord, StepReport
 from seal.records.trajectory import TrajectoryRecord, count_labels
@@ -127,10 +126,9 @@ class ClosedLoop:
 
     def reach(self, step: int, records: Sequence[TrajectoryRecord]) -> list[int | None]:
         """The last turn that A_j of each trajectory reaches; None: every turn, as of each that passed."""
-        credit, seed = self._settings.reweighting.credit, self._settings.seed
-        drawn = [random.Random(f"credit:{seed}:{step}:{each.task}:{each.sample}") for each in records]
-        pairs = zip(records, drawn, strict=True)
-        return [None if each.passed else reach(each.diagnosis, credit, rng) for each, rng in pairs]
+        credit, lot = self._settings.reweighting.credit, f"credit:{self._settings.seed}:{step}"
+        lots = ((each, f"{lot}:{each.task}:{each.sample}") for each in records)
+        return [None if each.passed else reach(each.diagnosis, credit, own) for each, own in lots]
 
     def _rollout(self, step: int, record: TrajectoryRecord) -> Rollout:
         drawn = step if record.drawn is None else record.drawn
