@@ -75,25 +75,25 @@ def estimate(strata: Sequence[Sequence[SuccessCount]]) -> Estimate | None:
     One stratum gives its plain rate; the four categories give the average over
     categories. The interval is Wilson's with the effective number of
     observations rate x (1 - rate) / variance, the variance linearised and summed
-    by cluster, and never more than there are observations. At 0 and 1 the
-    variance says nothing, and the number of clusters is taken.
+    by cluster, and never more than there are observations. A stratum of one
+    cluster does not show how clusters differ, and counts as one observation. At 0
+    and 1 the variance says nothing, and the strata's numbers of clusters are taken.
     """
     strata = [stratum for stratum in strata if sum(each.denominator for each in stratum) > 0]
     if not strata:
         return None
     influence: dict[Hashable, float] = defaultdict(float)
-    rates = []
-    for stratum in strata:
-        total = sum(each.denominator for each in stratum)
-        rate = sum(each.numerator for each in stratum) / total
-        rates.append(rate)
+    sums = [(sum(each.numerator for each in stratum), sum(each.denominator for each in stratum)) for stratum in strata]
+    n, rate = sum(total for _, total in sums), sum(met / total for met, total in sums) / len(strata)
+    bernoulli, drawn = rate * (1 - rate), [{each.cluster for each in stratum} for stratum in strata]
+    for stratum, (met, total), clusters in zip(strata, sums, drawn, strict=True):
         for each in stratum:
-            influence[each.cluster] += (each.numerator - rate * each.denominator) / (total * len(strata))
-    rate = sum(rates) / len(rates)
-    n = sum(each.denominator for stratum in strata for each in stratum)
+            influence[each.cluster] += (each.numerator - met / total * each.denominator) / (total * len(strata))
+        if len(clusters) == 1:
+            influence[stratum[0].cluster] += math.sqrt(bernoulli) / len(strata)
     variance = sum(value * value for value in influence.values())
-    bernoulli = rate * (1 - rate)
-    effective = min(n, bernoulli / variance) if variance > 1e-15 and bernoulli > 1e-15 else min(n, len(influence))
+    most = min(len(influence), len(strata) ** 2 / sum(1 / len(clusters) for clusters in drawn))
+    effective = min(n, bernoulli / variance if variance > 1e-15 and bernoulli > 1e-15 else most)
     low, high = wilson(rate, effective)
     return Estimate(rate, low, high, n, effective)
 
@@ -149,11 +149,12 @@ def paired_difference(
     mean_a, mean_b, observed = (
         float((cells.sum(axis=0) / counts.sum(axis=0)).mean()) for cells in (sums_a, sums_b, sums)
     )
-    differences = _resampled(sums, counts, observed)
+    differences = _resampled(sums, counts)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(differences, [tail, 1 - tail])
     below, above = int((differences <= 0).sum()), int((differences >= 0).sum())
-    least = 2.0 ** (1 - len(rows))  # exchanging the signs of the clusters gives no smaller one
+    differing = int((abs(sums) > 1e-12).any(axis=1).sum())
+    least = 2.0 ** (1 - differing)  # exchanging the signs of the clusters that differ gives no smaller one
     binary = bool(np.isin(scores, (0.0, 1.0)).all())
     gained = int((scores[:, 1] > scores[:, 0]).sum()) if binary else None
     lost = int((scores[:, 1] < scores[:, 0]).sum()) if binary else None
@@ -172,11 +173,11 @@ def paired_difference(
     )
 
 
-def _resampled(sums: np.ndarray, counts: np.ndarray, observed: float) -> np.ndarray:
+def _resampled(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """The mean over strata (columns) in each draw of clusters (rows) with replacement."""
     chances = np.full(len(sums), 1 / len(sums))
     # As floats: numpy multiplies matrices of integers without BLAS.
     draws = np.random.default_rng(0).multinomial(len(sums), chances, size=RESAMPLES).astype(float)
     drawn = draws @ counts
-    # A draw without any task of a stratum says nothing about it: the observed difference takes its place.
-    return np.where(drawn > 0, (draws @ sums) / np.where(drawn > 0, drawn, 1), observed).mean(axis=1)
+    # A draw without any task of a stratum says nothing about it: the mean is over the others.
+    return (draws @ sums / np.where(drawn > 0, drawn, 1)).sum(axis=1) / (drawn > 0).sum(axis=1)

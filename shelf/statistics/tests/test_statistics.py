@@ -44,6 +44,26 @@ def test_the_average_weighs_categories_equally():
     assert found.rate == pytest.approx(0.5)
 
 
+def passes(name, count, of, samples=1):
+    return [SuccessCount((name, i), float(i < count)) for i in range(of) for _ in range(samples)]
+
+
+@pytest.mark.parametrize(
+    ("strata", "effective"),
+    [
+        ([passes("a", 1, 1), passes("b", 50, 100)], 0.1875 / (0.1875 / 4 + 0.25 / 100 / 4)),
+        ([passes("a", 1, 1, samples=8), passes("b", 50, 100)], 0.1875 / (0.1875 / 4 + 0.25 / 100 / 4)),
+        ([passes("a", 1, 1), passes("b", 100, 100)], 4 / (1 / 1 + 1 / 100)),
+        ([passes("a", 0, 20), passes("b", 0, 140)], 4 / (1 / 20 + 1 / 140)),
+        ([passes("a", 0, 20, samples=4), passes("b", 0, 20, samples=4)], 40),
+        ([passes("a", 1, 1), passes("a", 0, 1), passes("a", 1, 1), passes("a", 1, 1)], 1),
+        ([passes("a", 5, 50), passes("b", 25, 50)], 100),
+    ],
+)
+def test_an_average_is_as_sure_as_its_least_sure_category(strata, effective):
+    assert estimate(strata).effective_n == pytest.approx(effective)
+
+
 def test_nothing_observed_gives_nothing():
     assert estimate([[]]) is None
     assert estimate([[SuccessCount(0, 0.0, 0.0)]]) is None
@@ -87,6 +107,20 @@ def test_a_few_tasks_that_agree_prove_little(tasks, p):
     before, after = dict.fromkeys(range(tasks), 0.0), dict.fromkeys(range(tasks), 1.0)
     found = paired_difference(before, after, {t: t for t in before}, dict.fromkeys(before, "base"))
     assert found.p_bootstrap == p and with_difference(found) == "+100.0 [-]"
+
+
+@pytest.mark.parametrize("won", [0, 1, 3, 5, 10])
+def test_the_tasks_that_agree_lend_the_others_no_certainty(won):
+    before = dict.fromkeys(range(100), 0.0)
+    found = paired_difference(before, {t: float(t < won) for t in before}, {t: t for t in before}, before)
+    assert found.p_bootstrap == pytest.approx(mcnemar(won, 0))
+
+
+def test_a_category_of_one_task_gives_an_average_no_certainty():
+    before = dict.fromkeys(range(101), 0.0)
+    strata = {task: "one" if task == 100 else "many" for task in before}
+    found = paired_difference(before, before | {100: 1.0}, {t: t for t in before}, strata)
+    assert (found.difference, found.low, found.high, found.p_bootstrap) == (0.5, 0.0, 0.5, 1.0)
 
 
 def test_dependent_variants_widen_the_interval():
