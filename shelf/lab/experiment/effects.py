@@ -25,7 +25,7 @@ class Effect:
     """One comparison on one outcome.
 
     difference: arm - against. p_holm: its p-value, corrected for the comparisons of its family. detectable: the
-    difference found with a probability of .8 at the correction's strictest level. left_out: tasks that a run lacks.
+    difference found with 80 % at Holm's strictest level, None without an error. left_out: tasks that a run lacks.
     """
 
     contrast: Contrast
@@ -35,7 +35,7 @@ class Effect:
     against: float
     difference: CrossedMean
     p_holm: float
-    detectable: float
+    detectable: float | None
     left_out: int
 
 
@@ -98,10 +98,10 @@ def levels(outcome: OutcomeMeasure, runs: Runs) -> tuple[Level, ...]:
     found = []
     for arm, seeds in runs.items():
         try:
-            scores = panel(list(seeds.values()), outcome)
-            found.append(Level(arm, tuple(seeds), _mean(scores)))
+            mean = _mean(panel(list(seeds.values()), outcome))
         except ValueError:
             continue
+        found.append(Level(arm, tuple(seeds), replace(mean, low=max(0.0, mean.low), high=min(1.0, mean.high))))
     return tuple(found)
 
 
@@ -159,10 +159,10 @@ def power_of(difference: float, error: float, freedom: float, alpha: float = ALP
     return float((stats.norm.sf(needed - shift) + stats.norm.cdf(-needed - shift)).mean())
 
 
-def detectable(error: float, freedom: float, alpha: float = ALPHA, power: float = POWER) -> float:
-    """The smallest difference that is found with this probability."""
+def detectable(error: float, freedom: float, alpha: float = ALPHA, power: float = POWER) -> float | None:
+    """The smallest difference that is found with this probability; None without an error, which says nothing."""
     if error <= 0:
-        return 0.0
+        return None
     most = error
     while power_of(most, error, freedom, alpha) < power:
         most *= 2

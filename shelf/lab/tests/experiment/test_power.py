@@ -45,6 +45,10 @@ def test_power_is_that_of_the_noncentral_t(shift, freedom):
     assert power_of(shift * 0.02, 0.02, freedom) == pytest.approx(expected, abs=2e-3)
 
 
+def test_without_an_error_nothing_is_known_of_what_is_detectable():
+    assert detectable(0.0, 10.0) is None
+
+
 @pytest.mark.parametrize("freedom", [1.0, 2.3, 4.0, 40.0])
 @pytest.mark.parametrize("alpha", [0.05, 0.005, 0.0005])
 def test_the_detectable_difference_has_the_power_that_was_asked_for(freedom, alpha):

@@ -121,6 +121,17 @@ def test_a_run_with_other_code_or_failed_rollouts_is_named(matrix, capsys):
         assert expected in said
 
 
+@pytest.mark.parametrize(("passed", "level"), [(0, "0.0 [0.0, 3.6]"), (8, "100.0 [96.4, 100.0]")])
+def test_runs_of_which_all_score_the_same_claim_no_detectable_difference(tmp_path, passed, level):
+    made = simulated.experiment(tmp_path, ("a", "b"))
+    tasks = {f"multi_turn_base_{scenario}": TaskScore(passed, 8, passed, 8) for scenario in simulated.EVAL_SCENARIOS}
+    for cell in made.cells:
+        simulated.result(made, cell, (ValidationScores(32, "base@1", tasks),)).write(made.result(cell))
+    found = analyse(made)
+    primary, arms = (next(each for each in sections(found) if name in each.title) for name in ("Primary", "Arms"))
+    assert primary.rows[0][5:] == ("+0.0 [-3.6, +3.6]", "1", "1", "-") and [row[2] for row in arms.rows] == [level] * 2
+
+
 def test_a_comparison_without_common_runs_is_missing_and_still_counts_in_the_correction(matrix):
     for seed in range(5):
         matrix.result(Cell("random_labels", seed)).unlink()
