@@ -87,7 +87,7 @@ def reward_figures(records: Sequence[TrajectoryRecord]) -> dict[str, float | Non
     usable = [record for record in records if record.usable]
     if not usable:
         return dict.fromkeys(REWARD)
-    sums = sum(record.score for record in usable), sum(record.score >= 1 for record in usable)
+    sums = sum(record.score for record in usable), sum(record.passed for record in usable)
     return {name: total / len(usable) for name, total in zip(REWARD, sums, strict=True)}
 
 
@@ -278,11 +278,11 @@ class StepReport:
 
 def nothing_learnt(steps: Sequence[StepRecord]) -> str | None:
     """Why a run learns nothing and what to do, said once: when its first PATIENCE steps had no group with signal."""
-    if len(steps) != PATIENCE or any(step.groups_with_spread for step in steps):
+    passed = {step.pass_share for step in steps} - {None}
+    if len(steps) != PATIENCE or not passed or any(step.groups_with_spread for step in steps):
         return None
-    passed = {step.pass_share for step in steps}
     which, then = "each prompt's rollouts have the same reward", "take tasks that the policy passes sometimes"
-    if passed <= {0.0, None}:
+    if passed == {0.0}:
         which = "no rollout passed"
         then = "start from a stronger policy, or train on easier tasks, alone or mixed in"
     elif passed == {1.0}:

@@ -7,8 +7,8 @@ from seal.records.source import WHOLE, categories_to_average, parse_data_source
 from seal.records.trajectory import TrajectoryRecord
 
 
-def validation_averages(records: Sequence[TrajectoryRecord]) -> tuple[float, float] | None:
-    """Pass shares averaged over categories: of whole tasks, and of prefixes of tasks; 0 if there are none.
+def validation_averages(records: Sequence[TrajectoryRecord]) -> tuple[float | None, float | None] | None:
+    """Pass shares averaged over categories: of whole tasks, and of prefixes of tasks; None for a kind without any.
 
     As in every table, the averages cover the benchmark's categories if there are any, else those of synthesised tasks.
     Trajectories that infrastructure failed are left out; None if nothing else is there.
@@ -24,7 +24,7 @@ def validation_averages(records: Sequence[TrajectoryRecord]) -> tuple[float, flo
     return _mean(whole), _mean(prefixes)
 
 
-def environment_averages(records: Sequence[TrajectoryRecord]) -> dict[str, float]:
+def environment_averages(records: Sequence[TrajectoryRecord]) -> dict[str, float | None]:
     """The pass share of whole tasks by environment, averaged over its categories; {} with a single environment."""
     by_environment: dict[str, list[TrajectoryRecord]] = defaultdict(list)
     for record in records:
@@ -35,7 +35,7 @@ def environment_averages(records: Sequence[TrajectoryRecord]) -> dict[str, float
     return {name: validation_averages(found)[0] for name, found in sorted(by_environment.items())}
 
 
-def _mean(shares: Mapping[tuple[str, int], list[bool]]) -> float:
+def _mean(shares: Mapping[tuple[str, int], list[bool]]) -> float | None:
     counted = categories_to_average(category for category, _ in shares)
     means = [sum(passed) / len(passed) for (category, _), passed in shares.items() if category in counted]
-    return sum(means) / len(means) if means else 0.0
+    return sum(means) / len(means) if means else None

@@ -174,7 +174,8 @@ class Durable(PPOTrainer):
         averages = validation_averages(records)
         if averages is not None:
             played = sorted((each.data_source, each.task_id, each.sample) for each in records)
-            self._checkpoints.validated(self.global_steps, *averages, text_sha256(str(played)))
-            figures |= dict(zip(("seal/val/average", "seal/val/prefix_average"), averages, strict=True))
+            self._checkpoints.validated(self.global_steps, *(x or 0.0 for x in averages), text_sha256(str(played)))
+            named = zip(("seal/val/average", "seal/val/prefix_average"), averages, strict=True)
+            figures |= {name: share for name, share in named if share is not None}
         figures |= {f"seal/val/{name}/average": share for name, share in environment_averages(records).items()}
         return figures

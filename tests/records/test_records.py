@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from seal.method.interface.evolve import Event
 from seal.records import method
 from seal.records.benchmark import CATEGORIES
 from seal.records.source import ALL_CATEGORIES, categories_to_average
-from seal.records.step import Range, SentOmega, StepRecord, harness_warnings, read_steps
+from seal.records.step import Range, SentOmega, StepRecord, harness_warnings, nothing_learnt, read_steps
 from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.log import read_line
 
@@ -106,6 +107,21 @@ def test_of_a_step_logged_twice_the_later_line_counts(tmp_path):
     path.write_text("".join(json.dumps(StepRecord(1, reward_mean=reward).line()) + "\n" for reward in (0.25, 0.75)))
     ((step,), bad) = read_steps(path)
     assert step.reward_mean == 0.75 and not bad
+
+
+@pytest.mark.parametrize(
+    ("passed", "said"),
+    [
+        ((0.0, 0.0, 0.0), "no rollout passed"),
+        ((0.0, None, 0.0), "no rollout passed"),
+        ((1.0, 1.0, None), "every rollout passed"),
+        ((0.0, 1.0, 0.0), "have the same reward"),
+        ((None, None, None), None),
+    ],
+)
+def test_steps_without_signal_are_told_apart_and_lost_ones_are_not_judged(passed, said):
+    notice = nothing_learnt([StepRecord(step, pass_share=share) for step, share in enumerate(passed, 1)])
+    assert said in notice if said else notice is None
 
 
 def test_tables_average_over_the_benchmark_if_it_is_there():

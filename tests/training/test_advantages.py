@@ -302,7 +302,7 @@ def test_what_infrastructure_lost_is_in_no_figure_of_a_validation(step, tmp_path
     trainer = step("seal.infra_limit=0.5").trainer
     figures = trainer._val_metrics_update(["base"] * 4, [uid for uid, *_ in rows], infos, [3] * 4)
     assert figures["val-core/base/reward/mean@1"] == 0.5 and figures["seal/val/infra"] == 2
-    assert figures["seal/val/average"] == 0.5
+    assert figures["seal/val/average"] == 0.5 and "seal/val/prefix_average" not in figures
     assert len((tmp_path / "validation_log" / "1.jsonl").read_text().splitlines()) == 4
 
 

@@ -15,7 +15,7 @@ def test_categories_weigh_the_same_and_prefixes_count_apart():
 
 
 def test_what_infrastructure_failed_is_left_out():
-    assert validation_averages([record("base", 1.0), record("base", 0.0, infra="engine")]) == (1.0, 0.0)
+    assert validation_averages([record("base", 1.0), record("base", 0.0, infra="engine")]) == (1.0, None)
     assert validation_averages([record("base", 0.0, infra="engine")]) is None
 
 
@@ -24,3 +24,4 @@ def test_synthesised_tasks_do_not_move_the_benchmarks_average():
     made = [record("synth_phrases_base", 0.0), record("synth_values_base", 1.0), record("synth_values_base@1", 0.0)]
     assert validation_averages(benchmark + made) == validation_averages(benchmark) == (0.5, 1.0)
     assert validation_averages(made) == (0.5, 0.0)
+    assert validation_averages(made[2:]) == (None, 0.0)
