@@ -36,17 +36,13 @@ def group_advantages(
             scores[group.uid].append(record.score)
     advantages = []
     for place, (record, group) in enumerate(zip(records, groups, strict=True)):
-        advantage = 0.0
-        if group.trains and record.tokens and place in plain:
-            advantage = plain[place]
-        elif group.trains and record.tokens:
-            advantage = relative(record.score, scores[group.uid], by_deviation=by_deviation)
-        advantages.append(advantage)
+        trains = group.trains and record.tokens
+        own = relative(record.score, scores[group.uid], by_deviation=by_deviation) if trains else 0.0
+        advantages.append(plain.get(place, own) if trains else 0.0)
     return advantages
 
 
 def agrees(written: Any, found: float, equal_rewards: bool) -> bool:
     """Return whether a logged advantage, which verl computes in float32, equals this one."""
-    if not isinstance(written, int | float) or isinstance(written, bool):
-        return False
-    return math.isclose(written, found, rel_tol=1e-4, abs_tol=_ROUNDING if equal_rewards else 1e-5)
+    number = isinstance(written, int | float) and not isinstance(written, bool)
+    return number and math.isclose(written, found, rel_tol=1e-4, abs_tol=_ROUNDING if equal_rewards else 1e-5)

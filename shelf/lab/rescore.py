@@ -79,7 +79,7 @@ def tables(found: Rescoring, most: int) -> list[RenderableType]:
     if was and now and was != now:
         parts.append(f"the benchmark's data differ: {', '.join(sorted(was))} then, {', '.join(now)} now")
     if not found.changed:
-        return [*parts, "Every verdict, label and reward is the same."]
+        return [*parts, *(["Every verdict, label and reward is the same."] if found.replayed else [])]
     parts.append(_reasons(found.changed))
     labels = (zip(each.stored.labels, each.now.labels, strict=False) for each in found.changed)
     if moves := Counter((was, now) for pairs in labels for was, now in pairs if was != now):

@@ -33,7 +33,7 @@ def has_verdict(line: TrajectoryRecord) -> bool:
 
 def judged_turns(line: TrajectoryRecord) -> int:
     """The user turns of which a rollout shows whether they met the verifier."""
-    return line.turns - sum(label in BROKEN for label in line.labels)
+    return max(0, line.turns - sum(label in BROKEN for label in line.labels))
 
 
 @dataclass(frozen=True)

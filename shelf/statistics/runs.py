@@ -24,8 +24,8 @@ from seal.system.jsonl import BadLine, read_jsonl
 from seal.system.text import enumeration
 from shelf.statistics.comparison import Side, compare
 from shelf.statistics.launches import read_launches
-from shelf.statistics.log import SETTINGS, Log, read_validation_dir
-from shelf.statistics.summary import SuspectedItem, Task, missing_tasks, summarise, suspected_tasks
+from shelf.statistics.log import SETTINGS, Log, has_verdict, read_validation_dir
+from shelf.statistics.summary import SuspectedItem, Task, missing_tasks, summarise, summarise_step, suspected_tasks
 from shelf.statistics.tables import comparison_record, comparison_table, label_table, summary_record, summary_table
 from shelf.task_rows import read_rows
 
@@ -71,6 +71,7 @@ def summarise_run(
     ValueError if there is nothing to read, or no such step.
     """
     log = read_validation_dir(folder)
+    expected = {line.task for line in log.lines} if expected is None else set(expected)
     run = folder.parent if folder.name == RunFolder(folder).validations.name else folder
     if step is not None:
         log = Log(log.at(step), log.bad)
@@ -86,7 +87,7 @@ def summarise_run(
         tables=(*tables, _notes(log, suspected)),
         records=tuple(records),
         bad=log.bad,
-        missing=missing_sentences([log], None if expected is None else set(expected)),
+        missing=missing_sentences([log], expected),
         provenance=provenance([log]),
         warning=" ".join(filter(None, (not_held_out(run, log.lines), *name_mixtures([log])))) or None,
     )
@@ -116,7 +117,7 @@ def compare_runs(names: Sequence[str], items: Sequence[SuspectedItem], step: int
             averages = [row for row in less if row.is_average]
             tables.append(comparison_table(averages, f"the same without {len(suspected)} suspected items"))
             records += [comparison_record(row, "without") for row in less]
-        scored = ({line.task for line in side.lines if line.infra is None} for side in (first, other))
+        scored = ({(x.category, *x.task) for x in side.lines if has_verdict(x)} for side in (first, other))
         unpaired = len(set.symmetric_difference(*scored))
         tables += [f"{unpaired} tasks are on one side only and left out."] if unpaired else []
     seeds = [_seeds(side) for side in sides if len(side.runs) > 1]
@@ -234,8 +235,8 @@ def _sampling(folder: Path) -> str:
 
 
 def _seeds(side: Side) -> str:
-    scored = [[line.passed for line in run if line.infra is None] for run in side.runs]
-    means = [100 * sum(run) / len(run) for run in scored if run]
+    rates = ([row.rate for row in summarise_step(run) if row.is_average and row.rate] for run in side.runs)
+    means = [100 * run[0].rate for run in rates if run]
     deviation = f" (standard deviation {statistics.stdev(means):.1f})" if len(means) > 1 else ""
     return (
         f"{side.name}: pass rate by run {', '.join(f'{mean:.1f}' for mean in means)}{deviation}; intervals and "

@@ -153,6 +153,9 @@ def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -
     judged = [[line for line in stratum if has_verdict(line)] for stratum in strata]
     flat = [line for stratum in judged for line in stratum]
     turned = [[line for line in stratum if judged_turns(line)] for stratum in judged]
+    met = [
+        [SuccessCount(line.scenario, line.turns_passed, judged_turns(line)) for line in stratum] for stratum in turned
+    ]
     outcomes = [_outcomes(stratum) for stratum in judged if stratum]
     samples = min((len(each) for tasks in outcomes for each in tasks.values()), default=0)
     at_k, hat_k = (
@@ -170,12 +173,7 @@ def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -
         rate=estimate([[SuccessCount(line.scenario, float(line.passed)) for line in stratum] for stratum in judged]),
         turns_passed=sum(line.turns_passed for stratum in turned for line in stratum),
         turns=sum(judged_turns(line) for stratum in turned for line in stratum),
-        turn_rate=estimate(
-            [
-                [SuccessCount(line.scenario, line.turns_passed, judged_turns(line)) for line in stratum]
-                for stratum in turned
-            ]
-        ),
+        turn_rate=estimate(met),
         pass_at_k=sum(at_k) / len(at_k) if samples > 1 else None,
         pass_hat_k=sum(hat_k) / len(hat_k) if samples > 1 else None,
         infra=len(lines) - len(ran),

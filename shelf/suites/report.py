@@ -66,7 +66,8 @@ def compare_results(names: Sequence[str]) -> Report:
         _require_comparable({first: reference, name: results})
         rows = differences((first, reference), (name, results))
         tables.append(comparison_table(rows, f"{reference[0].head.suite}: {name} against {first}"))
-        unpaired = sum(row.unpaired for row in rows if not row.is_average)
+        scored = ({x.task for run in each for x in run.items if x.infra is None} for each in (reference, results))
+        unpaired = len(set.symmetric_difference(*scored))
         tables += [f"{unpaired} items are on one side only and left out."] if unpaired else []
         records += [comparison_record(row, WITH) for row in rows]
     tables += [str(line) for runs in sides.values() for run in runs for line in run.bad]

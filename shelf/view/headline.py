@@ -28,8 +28,9 @@ def headline(folder: RunFolder, steps: Sequence[StepRecord], validated: Sequence
     categories = categories_to_average(line.category for line in lines)
     log = Log(tuple(line for line in lines if line.category in categories))
     if not log.lines:
-        ran = any(line.infra is None for line in validated)
-        return f"{folder.path.name}{reached}: {'no rollout has a reward' if ran else 'no validation yet'}"
+        ran, lost = any(line.infra is None for line in validated), "every validated rollout was lost to infrastructure"
+        why = "no rollout has a reward" if ran else lost if validated else "no validation yet"
+        return f"{folder.path.name}{reached}: {why}"
     held_out = folder.training_rows.is_file() and not not_held_out(folder.path, log.lines)
     what = f"{'held-out' if held_out else 'validated'} {'tasks' if prefix == WHOLE else 'first turns'}"
     return f"{folder.path.name}{reached}: {what} passed {_passed(log)}"

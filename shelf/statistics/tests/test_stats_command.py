@@ -109,6 +109,28 @@ def test_runs_and_seeds_are_compared_on_their_common_tasks(run, tmp_path, capsys
     assert average["pass_rate_pairs"] == 300 and average["pass_rate_p_mcnemar"] is None
 
 
+def test_the_rate_of_each_seed_is_the_average_of_its_table(tmp_path, capsys):
+    def seed(number):
+        lines = [line(task, float("base" in task)) for task in (*TASKS[:30], *TASKS[100:110])]
+        lines += [line(task, 0.0, data_source="base@1") for task in TASKS[:30]]
+        return str(write(tmp_path / f"seed{number}", 0, [*lines, line(TASKS[110], 0.0, infra="engine")]))
+
+    assert command(app, ["--compare", seed(0), f"{seed(1)},{seed(2)}"]) == 0
+    assert "pass rate by run 50.0, 50.0 (" in capsys.readouterr().out
+
+
+def test_a_chosen_step_still_names_the_tasks_that_other_steps_have(run, capsys):
+    write(run, 20, [line(task, 1.0, step=20) for task in TASKS[:300]])
+    assert command(app, ["--val-dir", str(run), "--step", "20"]) == 1
+    assert "step 20 lacks 100 tasks" in capsys.readouterr().out
+
+
+def test_turns_whose_number_is_unknown_are_in_no_rate(tmp_path):
+    lines = [line(TASKS[0], 0.0, labels=["checker_error"], turns=0, turns_passed=0), line(TASKS[1], 1.0)]
+    row = summarise(read_validation_dir(write(tmp_path, 0, lines)))[0]
+    assert (row.turns_passed, row.turns) == (2, 2)
+
+
 def test_a_side_with_the_benchmark_too_is_compared_on_what_both_have(tmp_path, capsys):
     made = [line(f"synth_values_base_{n:012x}", float(n % 2), data_source="synth_values_base") for n in range(8)]
     one, both = write(tmp_path / "one", 0, made), write(tmp_path / "both", 0, [*made, line(TASKS[0], 1.0)])

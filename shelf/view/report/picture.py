@@ -111,7 +111,7 @@ def _rho(axes: Axes, run: Run) -> None:
     ends = {label: round(weighed[-1].rho[label], 2) for label in run.labels if label in weighed[-1].rho}
     drawn = colours(run.labels)
     for label in ends:
-        axes.plot(steps, [step.rho.get(label, 1.0) for step in weighed], color=drawn[label], linewidth=1.8)
+        axes.plot(steps, [step.rho.get(label, float("nan")) for step in weighed], color=drawn[label], linewidth=1.8)
     # The lines are named at their right end, apart from each other if they would overlap.
     low, high = axes.get_ylim()
     gap, last = (high - low) / 14, float("-inf")

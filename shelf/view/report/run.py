@@ -94,10 +94,10 @@ def quarters(steps: Sequence[StepRecord]) -> Quarters | None:
 
 
 def by_task(lines: Iterable[TrajectoryRecord]) -> dict[tuple[str, str], list[TrajectoryRecord]]:
-    """The lines of each data source and task; what infrastructure lost is left out."""
+    """The lines of each data source and task; what does not count (`usable`) is left out."""
     tasks: dict[tuple[str, str], list[TrajectoryRecord]] = {}
     for line in lines:
-        if line.infra is None:
+        if line.usable:
             tasks.setdefault((line.data_source, line.task_id), []).append(line)
     return tasks
 
@@ -168,7 +168,7 @@ def practice(folder: RunFolder) -> tuple[int, Change] | None:
     """The tasks of a run that several steps played, and the change of their mean reward from first to last time.
 
     The means of first and last steps also differ because other tasks are drawn; this change is paired by task. What
-    infrastructure lost does not count. None if fewer than two tasks came back.
+    infrastructure lost or the recipe excludes does not count. None if fewer than two tasks came back.
     """
     rewards: dict[tuple[str, str], list[float]] = {}
     for _step, path in step_files(folder.trajectories):

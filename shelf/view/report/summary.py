@@ -4,6 +4,7 @@ import math
 import os
 import statistics
 from collections.abc import Sequence
+from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from shlex import quote
@@ -69,8 +70,9 @@ def _before_after(log: Log, rows: Sequence[Summary], turns: bool) -> Table:
     if first != last:
         title += f" and step {last}"
         after = {row.name: with_interval(rate(row)) for row in rows if row.step == last}
-        compared = compare(Side("before", (log.at(first),)), Side("after", (log.at(last),)))
-        changes = {row.name: with_difference(change(row)) for row in compared}
+        changes, sides = {}, (Side("before", (log.at(first),)), Side("after", (log.at(last),)))
+        with suppress(ValueError):  # they may have no task in common
+            changes = {row.name: with_difference(change(row)) for row in compare(*sides)}
         columns["before"] = columns.pop("passed")
         columns["after"] = [after.get(row.name, "-") for row in before]
         columns["change"] = [changes.get(row.name, "-") for row in before]

@@ -46,7 +46,7 @@ def test_tasks_that_only_one_side_has_do_not_count(tmp_path):
     ("lines", "expected"),
     [
         ((), "quickstart, 9 of 24 steps: no validation yet"),
-        ((validated(0, bool, infra="engine_timeout"),), "quickstart, 9 of 24 steps: no validation yet"),
+        ((validated(0, bool, infra="engine_timeout"),), "9 of 24 steps: every validated rollout was lost to infra"),
         ((validated(0, lambda n: n < 50),), "validated tasks passed 25.0 % (95 % 19.5 to 31.4) at step 0"),
         ((validated(0, bool, 0), validated(0, lambda n: n % 2, source="@1")), "validated first turns passed 50.0 %"),
     ],

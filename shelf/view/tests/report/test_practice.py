@@ -37,5 +37,13 @@ def test_tasks_are_compared_with_themselves_and_what_came_once_or_was_lost_does_
     assert change.standard_error == pytest.approx((2 / 3 - 0.5) / math.sqrt(2) / math.sqrt(2))
 
 
+def test_rollouts_that_the_recipe_excludes_do_not_count(tmp_path):
+    folder = write_steps(tmp_path, *[[(task, 1.0, None) for task in (0, 0, 1)]] * 2)
+    path = folder.trajectories / "2.jsonl"
+    cut, *rest = path.read_text().splitlines()
+    path.write_text("\n".join([json.dumps(json.loads(cut) | {"score": 0.0, "excluded": True}), *rest, ""]))
+    assert practice(folder)[1].after == 1.0
+
+
 def test_without_a_task_that_comes_back_there_is_nothing_to_compare(tmp_path):
     assert practice(write_steps(tmp_path, [(0, 1.0, None)], [(1, 1.0, None)])) is None

@@ -104,6 +104,15 @@ def test_short_runs_are_reported(tmp_path, steps):
     assert "average" in text_of(summarise(folder))
 
 
+def test_validations_without_a_task_in_common_are_reported_without_a_change(tmp_path):
+    folder = write_run(tmp_path / "run", validations=(0, 40))
+    for step, kept in ((0, slice(0, 100)), (40, slice(100, 200))):
+        path = folder / "validation_log" / f"{step}.jsonl"
+        path.write_text("\n".join(path.read_text().splitlines()[kept]) + "\n")
+    text = text_of(summarise(folder))
+    assert "and step 40" in text and "step 40 lacks 100 tasks" in text
+
+
 def test_only_validation_and_only_training_are_reported(tmp_path):
     alone = write_run(tmp_path / "alone", validations=(0,))
     (alone / "seal_log" / "steps.jsonl").unlink()
