@@ -68,14 +68,14 @@ class Log:
         return cls(tuple(line for log in logs for line in log.lines), tuple(line for log in logs for line in log.bad))
 
 
-def read_log(path: Path | str) -> Log:
-    """Read one ``<step>.jsonl``; the file's name gives the step of a line without one."""
+def read_log(path: Path | str, samples: dict[tuple, set[int]] | None = None) -> Log:
+    """Read one ``<step>.jsonl``; the file's name gives the step of a line without one. samples: seen in other files."""
     path = Path(path)
     if not path.is_file():
         problem = "is not a regular file" if path.exists() else "does not exist"
         raise ValueError(f"{path} {problem}: name a validation log (<step>.jsonl).")
     step = int(path.stem) if path.stem.isdigit() else None
-    samples: dict[tuple[int | None, str, str, str | None], set[int]] = {}
+    samples = {} if samples is None else samples
 
     def parse(value: Mapping[str, Any]) -> TrajectoryRecord:
         record, numbered = read_line(value, step)
@@ -97,10 +97,10 @@ def read_validation_dir(folder: Path | str) -> Log:
         raise ValueError(f"{folder} is not a folder: name a run or its validation_log folder.")
     if RunFolder(folder).validations.is_dir():
         folder = RunFolder(folder).validations
-    files = step_files(folder)
+    files, samples = step_files(folder), {}
     if not files:
         raise ValueError(f"{folder} holds no <step>.jsonl: has the run validated yet (val_before_train, test_freq)?")
-    log = Log.joined(read_log(path) for _step, path in files)
+    log = Log.joined(read_log(path, samples) for _step, path in files)
     if not log.lines and log.bad:
         raise ValueError(f"{folder} holds no usable line; the first of {len(log.bad)} bad ones is {log.bad[0]}")
     if not log.lines:

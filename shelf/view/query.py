@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
+from seal.records.source import UNSCORED
 from shelf.statistics.log import MET
 from shelf.view.index import TRAIN, VALIDATION
 
@@ -32,7 +33,7 @@ _ORDERS = {
 }
 _OUTCOMES = {
     "passed": "t.passed AND t.infra IS NULL",
-    "failed": "NOT t.passed AND t.infra IS NULL",
+    "failed": f"NOT t.passed AND t.infra IS NULL AND t.category NOT LIKE '{UNSCORED}/%'",
     "infra": "t.infra IS NOT NULL",
     "excluded": "t.excluded",
 }
@@ -155,7 +156,7 @@ def group(db: sqlite3.Connection, log: str, step: int, source: str, task: str) -
     return [_row(row) for row in rows]
 
 
-_COUNTS = "CASE WHEN g.infra IS NULL AND NOT g.excluded THEN"
+_COUNTS = f"CASE WHEN g.infra IS NULL AND NOT g.excluded AND g.category NOT LIKE '{UNSCORED}/%' THEN"
 
 
 def groups(

@@ -218,9 +218,8 @@ def _doubts(analysis: Analysis) -> list[Section]:
             f"Files differed from the commit in {', '.join(changed)} (see launcher_record/NAME/TIME/diff.patch)."
         )
     lost = sum(each.infra for result in results for each in result.validations)
-    notes += (
-        [f"{lost} validation rollouts failed for reasons other than the policy and are in no score."] if lost else []
-    )
+    if lost:
+        notes.append(f"{lost} validation rollouts failed for reasons other than the policy and are in no score.")
     bad = sum(each.bad_lines for each in results)
     notes += [f"{bad} lines of the logs could not be read."] if bad else []
     again = [str(Cell(each.arm, each.seed)) for each in results if each.launches > 1]

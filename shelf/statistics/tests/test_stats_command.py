@@ -125,6 +125,13 @@ def test_a_chosen_step_still_names_the_tasks_that_other_steps_have(run, capsys):
     assert "step 20 lacks 100 tasks" in capsys.readouterr().out
 
 
+def test_a_rollout_that_two_files_hold_counts_once(run, capsys):
+    shutil.copy(run / "validation_log" / "20.jsonl", run / "validation_log" / "40.jsonl")
+    assert command(app, ["--val-dir", str(run)]) == 1
+    assert "40.jsonl:1: repeats sample 0 of multi_turn_base_" in capsys.readouterr().out
+    assert {row.samples for row in summarise(read_validation_dir(run))} == {1}
+
+
 def test_turns_whose_number_is_unknown_are_in_no_rate(tmp_path):
     lines = [line(TASKS[0], 0.0, labels=["checker_error"], turns=0, turns_passed=0), line(TASKS[1], 1.0)]
     row = summarise(read_validation_dir(write(tmp_path, 0, lines)))[0]

@@ -12,7 +12,7 @@ from seal.records.format import FORMAT
 from shelf.statistics.log import read_log
 from shelf.view import index
 from shelf.view.index import INDEX_FILE, Index, Indexer
-from shelf.view.query import Filters, bad_lines, trajectories
+from shelf.view.query import Filters, bad_lines, groups, trajectories
 
 
 def rows(index: Index, **filters) -> list[dict]:
@@ -195,3 +195,15 @@ def test_a_file_that_another_viewer_reads_at_the_same_moment_is_indexed_once(run
     mine.update()
     assert not mine.update() and not other.update()
     assert len(rows(mine)) == 6 * 24
+
+
+def test_a_rollout_without_a_reward_is_in_the_list_and_neither_failed_nor_in_a_mean(tmp_path):
+    rows_of = (("unscored/chat", "a", 0.0), ("foreign/chat", "b", 0.0), ("foreign/chat", "c", 1.0))
+    lines = [{"task_id": task, "category": of, "data_source": of, "score": score} for of, task, score in rows_of]
+    (tmp_path / "validation_log").mkdir()
+    (tmp_path / "validation_log" / "0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = indexed(tmp_path)
+    told = {name: {row["task"] for row in rows(found, outcome=name, log="validation")} for name in ("", "failed")}
+    assert told == {"": {"a", "b", "c"}, "failed": {"b"}}
+    means = found.ask(groups, Filters(log="validation"), 0, 10, False)["rows"]
+    assert {row["task"]: row["mean"] for row in means} == {"a": None, "b": 0.0, "c": 1.0}
