@@ -28,7 +28,7 @@ def headline(folder: RunFolder, steps: Sequence[StepRecord], validated: Sequence
     categories = categories_to_average(line.category for line in lines)
     log = Log(tuple(line for line in lines if line.category in categories))
     if not log.lines:
-        ran, lost = any(line.infra is None for line in validated), "every validated rollout was lost to infrastructure"
+        ran, lost = any(line.infra is None for line in validated), "infrastructure lost every rollout"
         why = "no rollout has a reward" if ran else lost if validated else "no validation yet"
         return f"{folder.path.name}{reached}: {why}"
     held_out = folder.training_rows.is_file() and not not_held_out(folder.path, log.lines)
@@ -38,18 +38,19 @@ def headline(folder: RunFolder, steps: Sequence[StepRecord], validated: Sequence
 
 def _passed(log: Log) -> str:
     first, last = log.steps[0], log.steps[-1]
-    if first == last or not {line.task for line in log.at(first)} & {line.task for line in log.at(last)}:
+    both = {line.task for line in log.at(first)} & {line.task for line in log.at(last)}
+    if first == last or not both:
         rate = summarise_step(log.at(last))[-1].rate
-        rates = f"{100 * rate.rate:.1f} % (95 % {100 * rate.low:.1f} to {100 * rate.high:.1f})"
-        return f"{rates} at step {last}"
-    rate = compare_lines("first", "last", "average", WHOLE, [log.at(first), log.at(last)]).pass_rate
+        return f"{100 * rate.rate:.1f} % (95 % {100 * rate.low:.1f} to {100 * rate.high:.1f}) at step {last}"
+    sides = [[line for line in log.at(step) if line.task in both] for step in (first, last)]
+    rate = compare_lines("first", "last", "average", WHOLE, sides).pass_rate
     spread = f"95 % {100 * rate.low:+.1f} to {100 * rate.high:+.1f}" if rate.low < rate.high else "all tasks alike"
     change = f"{100 * rate.difference:+.1f}, {spread}"
-    return f"{100 * rate.mean_a:.1f} % -> {100 * rate.mean_b:.1f} % ({change}){_moved(log, first, last)}"
+    return f"{100 * rate.mean_a:.1f} % -> {100 * rate.mean_b:.1f} % ({change}){_moved(sides)}"
 
 
-def _moved(log: Log, first: int, last: int) -> str:
-    before, after = (label_shares(log.at(step)) for step in (first, last))
+def _moved(sides: Sequence[Sequence[TrajectoryRecord]]) -> str:
+    before, after = map(label_shares, sides)
     moves = {label: after.get(label, 0.0) - before.get(label, 0.0) for label in {*before, *after} - MET}
     label = max(sorted(moves), key=lambda label: abs(moves[label]), default=None)
     if label is None or not round(100 * moves[label]):

@@ -42,11 +42,16 @@ def test_tasks_that_only_one_side_has_do_not_count(tmp_path):
     assert "50.0 % -> 50.0 % (+0.0," in text and "missing" not in text
 
 
+def test_the_labels_are_those_of_the_tasks_that_both_validations_have(tmp_path):
+    before = validated(0, lambda n: n % 2 and n < 100, 200)
+    assert "of their turns" not in said(tmp_path, before, validated(9, lambda n: n % 2, 100))
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
         ((), "quickstart, 9 of 24 steps: no validation yet"),
-        ((validated(0, bool, infra="engine_timeout"),), "9 of 24 steps: every validated rollout was lost to infra"),
+        ((validated(0, bool, infra="engine_timeout"),), "9 of 24 steps: infrastructure lost every rollout"),
         ((validated(0, lambda n: n < 50),), "validated tasks passed 25.0 % (95 % 19.5 to 31.4) at step 0"),
         ((validated(0, bool, 0), validated(0, lambda n: n % 2, source="@1")), "validated first turns passed 50.0 %"),
     ],
