@@ -95,7 +95,7 @@ def _power(experiment: Experiment) -> list[str]:
     runs = by_arm(design, (result for _cell, result in experiment.finished()))
     for effect in family(design.contrasts, [design.primary], runs)[0]:
         if (parts := effect.difference.components) and effect.detectable is not None:
-            scenarios, alpha = effect.difference.scenarios, 0.05 / len(design.contrasts)
+            scenarios, alpha = effect.difference.scenarios, 0.05 / (len(design.contrasts) * len(design.primaries))
             errors = {n: (parts.error(n, scenarios), parts.freedom(n, scenarios)) for n in SEEDS}
             points = ", ".join(f"{100 * detectable(*each, alpha):.1f} with {n}" for n, each in errors.items())
             contrast = f"{effect.contrast.arm} - {effect.contrast.against}"

@@ -160,8 +160,9 @@ def test_a_plan_prints_the_launches_that_are_missing_and_registers_them(tmp_path
     assert recorded_arm(experiment, "seal").steps == 2, "so that finished runs can be taken in"
 
 
-def test_a_plan_tells_what_more_seeds_would_find(make_bench):
-    bench = make_bench(seeds=(0, 1, 2, 3, 4))
+@pytest.mark.parametrize("more", [{}, {"also_primary": "[" + ", ".join(["{set: base@1, step: 16}"] * 19) + "]"}])
+def test_a_plan_tells_what_more_seeds_would_find(make_bench, more):
+    bench = make_bench(seeds=(0, 1, 2, 3, 4), **more)
 
     def said() -> list[str]:
         parts = plan_parts(bench.experiment, plan_experiment(bench.experiment, bench.arms))
@@ -176,7 +177,7 @@ def test_a_plan_tells_what_more_seeds_would_find(make_bench):
     simulated.write_results(bench.experiment, {"vanilla": 0.1, "seal": 0.2})
     (sentence,) = said()
     points = [float(number) for number in re.findall(r"([0-9.]+) with", sentence)]
-    (effect,) = analyse(bench.experiment).primary
+    effect = analyse(bench.experiment).primary[0]
     assert points == sorted(points, reverse=True) and points[1] == pytest.approx(100 * effect.detectable, rel=0.15)
 
 
