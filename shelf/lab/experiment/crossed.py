@@ -84,15 +84,15 @@ def crossed_mean(
 
     scores: (S, n), one row per seed and one column per task, without gaps. scenarios: (n,), what is drawn together.
     strata: (n,), what is averaged first and then over (the data source). weights: (n,), of each task in its stratum
-    (its number of turns), equal by default. ValueError for fewer than two scenarios.
+    (its number of turns), equal by default. ValueError for a stratum of fewer than two scenarios.
     """
     names, code = np.unique(scenarios, return_inverse=True)
-    s, n, c = len(scores), scores.shape[1], len(names)
-    if c < 2:
-        raise ValueError(f"an interval needs at least two scenarios, and there {'is one' if c else 'are none'}")
+    s, n, c, kinds = len(scores), scores.shape[1], len(names), np.unique(strata)
+    if (fewest := min((len(np.unique(scenarios[strata == kind])) for kind in kinds), default=0)) < 2:
+        few = "is one" if fewest else "are none"
+        raise ValueError(f"an interval needs at least two scenarios, and there {few} of a data source")
     weight, centre = np.zeros(n), np.zeros(n)
     given = np.ones(n) if weights is None else weights
-    kinds = np.unique(strata)
     for kind in kinds:
         inside = strata == kind
         shares = given[inside] / given[inside].sum()

@@ -80,8 +80,8 @@ def test_variants_of_a_scenario_count_once():
 
 
 def test_sources_are_averaged_and_tasks_weighted_within_them():
-    scores = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]])
-    strata = ["base", "base", "miss_func"]
+    scores = np.array([[1.0, 1.0, 1.0, 0.0, 0.0]] * 2)
+    strata = ["base", "base", "base", "miss_func", "miss_func"]
     assert mean_of(scores, strata=strata).value == pytest.approx(0.5)
     weighted = mean_of(np.array([[1.0, 0.0], [1.0, 0.0]]), weights=np.array([3.0, 1.0]))
     assert weighted.value == pytest.approx(0.75)
@@ -96,6 +96,8 @@ def test_equal_arms_have_an_interval_that_still_doubts():
 def test_one_scenario_is_refused():
     with pytest.raises(ValueError, match="at least two scenarios, and there is one"):
         mean_of(np.zeros((3, 4)), np.zeros(4).astype(str))
+    with pytest.raises(ValueError, match="at least two scenarios, and there is one of a data source"):
+        mean_of(np.eye(3, 4), np.arange(4).astype(str), np.array(["a", "b", "b", "b"]))
 
 
 def test_components_give_the_error_that_they_were_drawn_with():
