@@ -66,10 +66,7 @@ def compare_lines(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequen
     categories = {_named(line): line.category for line in lines}
     turns = {_named(line): float(line.turns) for line in lines}
     passed = [_means((_named(line), float(line.passed)) for line in side) for side in sides]
-    met = [
-        _means((_named(line), line.turns_passed / judged) for line in side if (judged := judged_turns(line)))
-        for side in sides
-    ]
+    met = [_means((_named(x), x.turns_passed / of) for x in side if (of := judged_turns(x))) for side in sides]
     with_turns = set(met[0]) & set(met[1])
     return Comparison(
         a=a,

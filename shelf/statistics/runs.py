@@ -120,6 +120,8 @@ def compare_runs(names: Sequence[str], items: Sequence[SuspectedItem], step: int
         scored = ({(x.category, *x.task) for x in side.lines if has_verdict(x)} for side in (first, other))
         unpaired = len(set.symmetric_difference(*scored))
         tables += [f"{unpaired} tasks are on one side only and left out."] if unpaired else []
+        lost = sum(line.infra is not None for side in (first, other) for line in side.lines)
+        tables += [f"{lost} rollouts were lost to infrastructure and are in no figure."] if lost else []
     seeds = [_seeds(side) for side in sides if len(side.runs) > 1]
     return RunStatistics(
         kind="comparisons",

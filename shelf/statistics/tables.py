@@ -82,8 +82,7 @@ def summary_table(rows: Sequence[Summary], title: str, without: Mapping[tuple[in
         cells += [str(row.infra)] if infra else []
         if without:
             less = without.get((row.step, row.name))
-            rate = less.rate.rate if less and less.rate else None
-            cells.append(percent(rate))
+            cells.append(percent(less.rate.rate if less and less.rate else None))
         last = position + 1 == len(rows) or rows[position + 1].step != row.step
         made.add_row(*cells, style="bold" if row.is_average else None, end_section=last)
     return made

@@ -66,9 +66,11 @@ def compare_results(names: Sequence[str]) -> Report:
         _require_comparable({first: reference, name: results})
         rows = differences((first, reference), (name, results))
         tables.append(comparison_table(rows, f"{reference[0].head.suite}: {name} against {first}"))
-        scored = ({x.task for run in each for x in run.items if x.infra is None} for each in (reference, results))
-        unpaired = len(set.symmetric_difference(*scored))
+        items = [[item for run in each for item in run.items] for each in (reference, results)]
+        unpaired = len(set.symmetric_difference(*({x.task for x in each if x.infra is None} for each in items)))
         tables += [f"{unpaired} items are on one side only and left out."] if unpaired else []
+        lost = sum(item.infra is not None for each in items for item in each)
+        tables += [f"{lost} attempts have no verdict and are not counted."] if lost else []
         records += [comparison_record(row, WITH) for row in rows]
     tables += [str(line) for runs in sides.values() for run in runs for line in run.bad]
     about = ABOUT_COMPARISONS.replace("whole scenarios", "whole scenarios or items")

@@ -116,7 +116,8 @@ def test_the_rate_of_each_seed_is_the_average_of_its_table(tmp_path, capsys):
         return str(write(tmp_path / f"seed{number}", 0, [*lines, line(TASKS[110], 0.0, infra="engine")]))
 
     assert command(app, ["--compare", seed(0), f"{seed(1)},{seed(2)}"]) == 0
-    assert "pass rate by run 50.0, 50.0 (" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "pass rate by run 50.0, 50.0 (" in out and "3 rollouts were lost to infrastructure" in out
 
 
 def test_a_chosen_step_still_names_the_tasks_that_other_steps_have(run, capsys):

@@ -113,9 +113,11 @@ def test_the_commands_show_results_and_pair_them_over_seeds(tmp_path, capsys):
 def test_a_category_that_one_side_lacks_is_counted_as_left_out(tmp_path, capsys):
     both = [item("airline", number, True) for number in range(3)]
     more = [item("retail", number, True, number % 2) for number in range(4)]
+    more.append(item("airline", 0, False, 1, infra="endpoint_503"))
     one, two = write(tmp_path / "one", both), write(tmp_path / "two", [*both, *more])
     assert command(app, ["compare", one, two]) == 0
-    assert "4 items are on one side only and left out" in " ".join(capsys.readouterr().out.split())
+    out = " ".join(capsys.readouterr().out.split())
+    assert "4 items are on one side only and left out" in out and "1 attempts have no verdict" in out
 
 
 def test_evaluations_that_differ_in_more_than_the_model_are_not_compared(tmp_path, capsys):
