@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 from verl.experimental.agent_loop.tool_parser import ToolParser
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.environment import BfclEnvironment
-from env_service.environments.kit.tool_calls import UNREAD, ToolCalls, read_message
+from env_service.environments.kit.tool_calls import UNREAD, ToolCalls, read_message, write_message
 from seal.method.interface.cues import Omega
+from seal.rollout.harness.chains import Policy
+from seal.rollout.harness.messages import ChatMessage, Request
 from seal.rollout.native import PARSERS, NativeFormat, request
+from seal.rollout.speaker import Said
 from tests.support.rollout_play import TASK, ScriptedEngine, roll_out, running_service
 from tests.support.templates import FAMILIES, family_tokenizer
 
@@ -135,6 +139,7 @@ WRONG = {
     "cut off": lambda family: spoken(family, "", CALL).replace(PARSERS[FAMILIES[family].parser].closing, ""),
     "outside the format": lambda family: spoken(family, '{"name": "cd", "arguments": {"folder": "document"}}'),
     "no call": lambda family: spoken(family, "I have done it."),
+    "nothing": lambda family: spoken(family, ""),
 }
 
 
@@ -307,6 +312,17 @@ def test_a_wrong_play_of_a_harness_has_the_same_labels(url, wrong):
     for harness in ("native", "over_mcp"):
         _, through, _ = play(url, "coder", texts, named(harness))
         assert judged(through) == judged(record)
+
+
+def test_a_harness_hears_nothing_where_the_policy_says_nothing():
+    async def say(dialogue, most):
+        return Said(write_message("", []))
+
+    stream = SimpleNamespace(sampled=[SimpleNamespace(ids=[1], logprobs=[0.0])], ids=[1])
+    policy = Policy(lambda number: SimpleNamespace(stream=stream, limit="", say=say), "native", None)
+    answer = asyncio.run(policy.complete(Request((ChatMessage("user", "u"),), {})))
+    assert (answer.text, answer.heard) == ("", ChatMessage("assistant", ""))
+    assert policy.reach("") == "" and policy.spoke
 
 
 def test_omega_speaks_to_a_harness_as_to_seals_own_loop(url):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from env_service.environments.kit.formats import Format
-from env_service.environments.kit.tool_calls import AGENT_FORMATS
+from env_service.environments.kit.tool_calls import AGENT_FORMATS, NATIVE, write_message
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.harness.evidence import announced, holds, words
 from seal.rollout.harness.messages import (
@@ -247,7 +247,8 @@ class Policy:
         if said.truncated:
             chain.dialogue.truncated.append(len(chain.said))
         chain.dialogue.messages = [*chain.dialogue.messages, {"role": "assistant", "content": said.text}]
-        return said
+        silent = self._form.name == NATIVE and said.text == write_message("", [])  # a form of the service's alone
+        return said._replace(text="") if silent else said
 
     def _chain(self, messages: tuple[ChatMessage, ...], tools: Mapping[str, Mapping[str, Any]]) -> Chain:
         """The chain that a request continues, a branch of one, or a new one."""
