@@ -59,6 +59,15 @@ WRONG = (
     {"tool_choice": {"type": "function", "function": {"name": "ls"}}},
     {"response_format": {"type": "json_object"}},
     {"functions": [{"name": "ls"}]},
+    {"messages": [{"role": "assistant", "content": None, "function_call": {"name": "ls", "arguments": "{}"}}]},
+    {"messages": [{"role": "assistant", "content": None, "refusal": "No."}]},
+    {"messages": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}]},
+    {"messages": [{"role": "assistant", "audio": {"id": "a"}}]},
+    {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "a"}}]}]},
+    {"tools": [{"type": "custom", "custom": {"name": "ls"}}]},
+    {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}},
+    {"web_search_options": {}},
+    {"audio": {"voice": "a", "format": "wav"}, "modalities": ["text", "audio"]},
     {"logprobs": 1},
 )
 LS = {"type": "object", "properties": {}}
@@ -118,6 +127,9 @@ WRONG_MESSAGES = (
     {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},
     {"thread": {"type": "continue", "previous_message_id": "msg_1"}},
     {"compaction": {"instructions": ""}},
+    {"compaction": {}},
+    {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": [{}]}]}]},
+    {"messages": [{"role": "user", "content": [{"type": "compaction", "content": "a"}]}]},
 )
 RESPONSES = {
     "model": "policy",
@@ -201,6 +213,8 @@ def test_only_a_rollouts_own_key_opens_it():
             assert await status("GET", f"{base.removesuffix('/v1')}/{key}/task") in (401, 404)
         assert [await status("GET", models, each.key) for each in (one, other)] == [200, 200]
         assert await status("GET", models, headers={"x-api-key": one.key}) == 200
+        assert await status("GET", f"{models}/policy", one.key) == 200
+        assert await status("GET", f"{models}/another", one.key) == 404
         for path in ("v1/messages", "messages"):
             url = f"{one.task.anthropic_base_url}/{path}"
             assert await status("POST", url, json=MESSAGES, headers={"x-api-key": forged}) == 401

@@ -4,11 +4,16 @@ import json
 from typing import Any
 
 import pytest
+from anthropic.types import Message, RawMessageStreamEvent
+from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
 
 from env_service.environments.kit.formats import FORMATS
 from seal.rollout.dialogue import Dialogue
-from seal.rollout.harness.dialect import anthropic, chat, responses
-from seal.rollout.harness.messages import Answer, ChatMessage, Item
+from seal.rollout.harness.dialect import anthropic, chat, responses, wire
+from seal.rollout.harness.messages import Answer, ChatMessage, Item, meaning
 from seal.rollout.harness.task import Address, Task
 from tests.rollout.test_harness import NATIVE, WRONG, native_texts
 from tests.support.rollout_play import ScriptedEngine, outcome, roll_out, running_service
@@ -106,13 +111,155 @@ def test_each_sdk_gets_the_address_that_it_expects(base_url, anthropic_base_url)
     assert {variables["OPENAI_MODEL"], variables["ANTHROPIC_MODEL"]} == {"a-model"}
 
 
+USER = [{"role": "user", "content": "u"}]
+NULLS = {"type": "object", "properties": None, "required": None}
+TOOLS = {
+    chat: [{"type": "function", "function": {"name": "ls", "parameters": NULLS, "strict": None}}],
+    anthropic: [{"name": "ls", "input_schema": NULLS}],
+    responses: [{"type": "function", "name": "ls", "parameters": NULLS, "strict": None}],
+}
+
+
+def request_of(dialect: Any, history: list[Any], **fields: Any) -> Any:
+    given = {"input" if dialect is responses else "messages": history, "tools": TOOLS[dialect], **fields}
+    return dialect.Request.model_validate_json(json.dumps(given), context={})
+
+
 @pytest.mark.parametrize(
-    ("dialect", "fields"),
+    ("dialect", "fields", "told"),
     [
-        (chat, {"messages": [{"role": "user", "content": "u"}], "seed": 1, "stream_options": {}, "stop": None}),
-        (anthropic, {"messages": [{"role": "user", "content": "u"}], "seed": 1, "metadata": {}, "max_tokens": 1}),
-        (responses, {"input": "u", "seed": 1, "store": True, "metadata": {}}),
+        (chat, {"seed": 1, "stream_options": {}, "stop": None, "safety_identifier": "a"}, {"seed"}),
+        (
+            chat,
+            {"messages": [{**USER[0], "name": "Bo"}], "parallel_tool_calls": False},
+            {"name", "parallel_tool_calls"},
+        ),
+        (chat, {"tools": [{"type": "function", "function": {"name": "ls", "strict": True}}]}, {"strict"}),
+        (chat, {"messages": [*USER, {"role": "assistant", "content": "a", "reasoning": "Hm."}]}, {"reasoning"}),
+        (anthropic, {"seed": 1, "metadata": {}, "max_tokens": 1}, {"seed"}),
+        (
+            anthropic,
+            {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+            {"disable_parallel_tool_use"},
+        ),
+        (anthropic, {"output_config": {"effort": "low", "format": None}}, {"effort"}),
+        (anthropic, {"tools": [{"name": "ls", "input_schema": {}, "input_examples": [{}]}]}, {"input_examples"}),
+        (responses, {"seed": 1, "store": True, "metadata": {}}, {"seed"}),
+        (responses, {"text": {"format": {"type": "text"}, "verbosity": "low"}}, {"verbosity"}),
+        (responses, {"tools": [{"type": "function", "name": "ls", "defer_loading": True}]}, {"defer_loading"}),
     ],
 )
-def test_a_field_without_effect_is_told(dialect, fields):
-    assert dialect.Request.model_validate_json(json.dumps(fields), context={}).ignored() == {"seed"}
+def test_a_field_without_effect_is_told_once_wherever_it_stands(dialect, fields, told, monkeypatch, caplog):
+    monkeypatch.setattr(wire, "TOLD", set())
+    for _ in range(2):
+        request_of(dialect, USER, **fields)
+    assert sorted(name for name in told if f"sends {name}, " in caplog.text) == sorted(told)
+    assert len(caplog.records) == len(told)
+
+
+ARGUMENTS = {"a": 57.0, "é": "ü\n", "none": None, "deep": [{"x": [1, 2.5, True]}]}
+SAID = ChatMessage("assistant", "I look.", (meaning("ls", ARGUMENTS), meaning("pwd", {})))
+ANSWERS = {
+    "calls": Answer(SAID, SAID.text, [("ls", ARGUMENTS), ("pwd", {})], False, 3, [("a", -0.1), ("\ufffd", -0.2)]),
+    "calls alone": Answer(SAID._replace(text=""), "", [("ls", ARGUMENTS), ("pwd", {})], False, 3, [("a", -0.1)]),
+    "text": Answer(ChatMessage("assistant", "Hi"), "Hi", [], False, 3, [("a", -0.1)]),
+    "nothing": Answer(ChatMessage("assistant", ""), "", [], False, 3, [("a", -0.1)]),
+    "cut": Answer(ChatMessage("assistant", "Hi"), "Hi", [], True, 3, [("a", -0.1)]),
+}
+TYPES = {
+    chat: ([ChatCompletion], [ChatCompletionChunk], {"logprobs": True}),
+    anthropic: ([Message, BetaMessage], [RawMessageStreamEvent, BetaRawMessageStreamEvent], {}),
+    responses: ([Response], [ResponseStreamEvent], {"include": ["message.output_text.logprobs"], "instructions": "i"}),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("dialect", TYPES)
+def test_an_answer_and_its_events_are_strictly_of_the_sdks_types_and_its_history_is_recognised(dialect, answer):
+    wholes, pieces, fields = TYPES[dialect]
+    body = (request := request_of(dialect, USER, **fields)).body(ANSWERS[answer])
+    wire_form = json.loads(json.dumps(body))
+    lines = [line.removeprefix("data: ") for line in request.events(body).decode().splitlines() if line[:1] == "d"]
+    for piece in pieces:
+        for line in lines:
+            assert line == "[DONE]" or TypeAdapter(piece).validate_python(json.loads(line), strict=True)
+    for whole in wholes:
+        read = TypeAdapter(whole).validate_python(wire_form, strict=True)
+        for options in ({}, {"exclude_none": True}, {"exclude_unset": True}):
+            dumped = read.model_dump(mode="json", **options)
+            if dialect is responses:
+                history = dumped["output"]
+            elif dialect is chat:
+                history = [dumped["choices"][0]["message"]]
+            else:
+                history = [{"role": "assistant", "content": dumped["content"]}]
+            asked = request_of(dialect, [*USER, *history, *USER]).asked()
+            assert asked.messages[1:-1] == (ANSWERS[answer].heard,)
+
+
+def function(name: str, arguments: str) -> dict[str, Any]:
+    return {"id": name, "type": "function", "index": 0, "function": {"name": name, "arguments": arguments}}
+
+
+OTHER = json.dumps({**dict(reversed(ARGUMENTS.items())), "a": 57}, indent=1, ensure_ascii=False)
+CALLED = [{"type": "function_call", "call_id": "ls", "name": "ls", "arguments": OTHER, "parsed_arguments": ARGUMENTS}]
+CALLED += [{"type": "function_call", "call_id": "pwd", "name": "pwd", "arguments": "", "status": "completed"}]
+USED = [{"type": "tool_use", "id": "ls", "name": "ls", "input": json.loads(OTHER), "caller": {"type": "direct"}}]
+USED += [{"type": "tool_use", "id": "pwd", "name": "pwd", "input": {}}]
+TEXTS = [{"type": "text", "text": "I ", "citations": None}, {"type": "text", "text": "look."}]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "history"),
+    [
+        (
+            chat,
+            [
+                {
+                    "role": "assistant",
+                    "content": content,
+                    "tool_calls": [function("ls", OTHER), function("pwd", "")],
+                    "refusal": None,
+                    "function_call": None,
+                    "reasoning_content": "Hm.",
+                },
+                {"role": "tool", "tool_call_id": "pwd", "name": "pwd", "content": "2"},
+                {"role": "tool", "tool_call_id": "ls", "content": [{"type": "text", "text": "1"}]},
+            ],
+        )
+        for content in (" I look.\n", "<think>\nHm.\n</think>\n\nI look.", TEXTS)
+    ]
+    + [
+        (
+            anthropic,
+            [
+                {"role": "assistant", "content": [*thoughts, *TEXTS, *USED]},
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "tool_result", "tool_use_id": "pwd", "content": "2", "is_error": False},
+                        {"type": "tool_result", "tool_use_id": "ls", "content": [{**TEXTS[1], "text": "1"}]},
+                    ],
+                },
+            ],
+        )
+        for thoughts in ([], [{"type": "thinking", "thinking": "Hm.", "signature": "s"}])
+    ]
+    + [
+        (
+            responses,
+            [
+                {"role": "assistant", "content": content},
+                *thoughts,
+                *CALLED,
+                {"type": "function_call_output", "call_id": "pwd", "output": "2", "status": "completed"},
+                {"type": "function_call_output", "call_id": "ls", "output": [{"type": "input_text", "text": "1"}]},
+            ],
+        )
+        for content in ("I look.", [{"type": "output_text", "text": "I look.", "annotations": []}])
+        for thoughts in ([], [{"type": "reasoning", "id": "rs", "summary": []}])
+    ],
+)
+def test_a_message_is_recognised_in_every_form_in_which_sdks_repeat_it(dialect, history):
+    *_, said, first, second = request_of(dialect, [*USER, *history]).asked().messages
+    assert said == SAID and (first.text, second.text) == ("1", "2")

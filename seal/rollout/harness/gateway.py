@@ -10,7 +10,6 @@ GET KEY/next                               the variables of the rollout that a c
 import asyncio
 import contextlib
 import json
-import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -36,10 +35,6 @@ from seal.rollout.harness.task import Address, Event, Text
 from seal.rollout.speaker import SpeakerFault
 from seal.system.net import LOOPBACK, http_url
 
-logger = logging.getLogger(__name__)
-
-_TOLD: set[str] = set()
-"""Fields without effect that this worker has told of."""
 MAX_BODY_BYTES = 8 * 2**20
 IDLE_S = 60
 """For which a connection without a request stays open: a tool or the user takes longer than uvicorn's five seconds."""
@@ -98,10 +93,8 @@ class Gateway:
                 await answer({**scope, mcp.TASK: session.task}, receive, send)
         except Refused as refused:
             body = {"message": str(refused), "type": "invalid_request_error", "param": None, "code": refused.code}
-            if name.startswith("messages"):
-                told = anthropic.error(refused.status, str(refused), refused.code)
-            else:
-                told = {"error": body}
+            own = anthropic.error(refused.status, str(refused), refused.code)
+            told = own if name.startswith("messages") else {"error": body}
             await JSONResponse(told, refused.status)(scope, receive, send)
 
     async def _serve(self, server: uvicorn.Server, listener: socket.socket) -> None:
@@ -122,8 +115,9 @@ class Gateway:
         task = session.task
         if verb.endswith(" task/mcp"):
             return self._mcp.handle_request
-        if verb == "GET models":
-            return JSONResponse({"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "seal"}]})
+        if verb in ("GET models", f"GET models/{MODEL}"):
+            model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "seal"}
+            return JSONResponse({"object": "list", "data": [model]} if verb == "GET models" else model)
         if verb in _DIALECTS:
             asked = await _read(_DIALECTS[verb], request, session.kept)
             return await _complete(session, asked, partial(_gone, request.receive))
@@ -159,9 +153,6 @@ async def _gone(receive: Receive) -> bool:
 async def _complete(session: Session, request: Asked, gone: Callable[[], Awaitable[bool]]) -> Response:
     if isinstance(session.model, Address):
         raise Refused(404, "This harness is scored, not trained: ask the model at task.base_url.")
-    for name in request.ignored() - _TOLD:
-        _TOLD.add(name)
-        logger.warning("a harness sends %s, which has no effect on the policy", name)
     try:
         answer = await session.model.complete(request.asked(), gone)
     except OutOfBudget as limit:

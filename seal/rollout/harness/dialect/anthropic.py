@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from seal.rollout.harness import messages as inner
 from seal.rollout.harness.dialect import wire
-from seal.rollout.harness.dialect.wire import Absent, Asked, Choice, Content, Form, Given, Schema
+from seal.rollout.harness.dialect.wire import Absent, Asked, Choice, Content, Form, Given, Schema, Thought
 
 _ERRORS = {401: "authentication_error", 404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error"}
 
@@ -37,16 +37,12 @@ class _Result(Given):
         return inner.Item(inner.ChatMessage("tool", text), answers=self.tool_use_id)
 
 
-class _Thought(Given):
-    """What the policy thought, which later requests need not repeat."""
-
-
 _Block = Annotated[
     Annotated[_Text, Tag("text")]
     | Annotated[_Call, Tag("tool_use")]
     | Annotated[_Result, Tag("tool_result")]
-    | Annotated[_Thought, Tag("thinking")]
-    | Annotated[_Thought, Tag("redacted_thinking")],
+    | Annotated[Thought, Tag("thinking")]
+    | Annotated[Thought, Tag("redacted_thinking")],
     wire.by_type(None, "text", "tool_use", "tool_result", "thinking", "redacted_thinking"),
 ]
 
@@ -62,7 +58,7 @@ class _Message(Given):
     def items(self) -> tuple[inner.Item, ...]:
         """One message of the policy, or the tools' answers and the user's texts in their order."""
         blocks = self.content
-        known = (_Text, _Call, _Thought) if self.role == "assistant" else (_Text, _Result)
+        known = (_Text, _Call, Thought) if self.role == "assistant" else (_Text, _Result)
         if not all(isinstance(block, known) for block in blocks):
             raise ValueError("calls and thoughts are the assistant's, and their results the user's")
         if not blocks and self.role != "assistant":
@@ -94,18 +90,14 @@ class _Tool(Given):
     input_schema: Schema
 
 
-class _Edit(Given):
-    type: str
+def _whole(edits: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+    if not all(str(edit.get("type")).startswith("clear_thinking") for edit in edits or ()):
+        raise ValueError("the policy reads the history that it is sent, without thoughts: leave it out")
+    return edits
 
 
 class _Management(Given):
-    edits: list[_Edit] | None = None
-
-
-def _whole(management: _Management | None) -> _Management | None:
-    if management is not None and any(not edit.type.startswith("clear_thinking") for edit in management.edits or ()):
-        raise ValueError("the policy reads the history that it is sent, without thoughts: leave it out")
-    return management
+    edits: Annotated[list[dict[str, Any]] | None, AfterValidator(_whole)] = None
 
 
 def _no_thread(thread: Any) -> Any:
@@ -122,12 +114,12 @@ class Request(Asked):
     tools: tuple[_Tool, ...] | None = None
     max_tokens: PositiveInt | None = None
     tool_choice: Choice = None
-    output_config: Form = None
+    output_config: Form | None = None
     output_format: Annotated[Any, AfterValidator(wire.as_text)] = None
     mcp_servers: Absent = None
     container: Absent = None
     compaction: Absent = None
-    context_management: Annotated[_Management | None, AfterValidator(_whole)] = None
+    context_management: _Management | None = None
     thread: Annotated[Any, AfterValidator(_no_thread)] = None
 
     def asked(self) -> inner.Request:

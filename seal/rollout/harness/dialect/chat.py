@@ -10,7 +10,13 @@ from annotated_types import Len
 from pydantic import AfterValidator, PositiveInt
 
 from seal.rollout.harness import messages as inner
-from seal.rollout.harness.dialect.wire import Asked, Choice, Content, Given, Schema, as_text, call, document
+from seal.rollout.harness.dialect.wire import Absent, Asked, Choice, Content, Given, Schema, as_text, call, document
+
+
+def _absent(value: Any) -> Any:
+    if value:
+        raise ValueError("send tools and tool_calls instead")
+    return value
 
 
 class _Function(Given):
@@ -19,6 +25,7 @@ class _Function(Given):
 
 
 class _Call(Given):
+    type: Literal["function"] | None = None
     function: _Function
     id: Any = None
 
@@ -31,6 +38,9 @@ class _Message(Given):
     content: Content = ""
     tool_calls: tuple[Annotated[_Call, AfterValidator(_Call.meaning)], ...] | None = None
     tool_call_id: Any = None
+    function_call: Annotated[Any, AfterValidator(_absent)] = None
+    refusal: Absent = None
+    audio: Absent = None
 
     def item(self) -> inner.Item:
         text = inner.without_thoughts(self.content) if self.role == "assistant" else self.content
@@ -46,13 +56,8 @@ class _Document(Given):
 
 
 class _Tool(Given):
+    type: Literal["function"] | None = None
     function: _Document
-
-
-def _absent(value: Any) -> Any:
-    if value:
-        raise ValueError("send tools instead")
-    return value
 
 
 class Request(Asked):
@@ -67,6 +72,8 @@ class Request(Asked):
     tool_choice: Choice = None
     response_format: Annotated[Any, AfterValidator(as_text)] = None
     functions: Annotated[Any, AfterValidator(_absent)] = None
+    audio: Absent = None
+    web_search_options: Absent = None
 
     def asked(self) -> inner.Request:
         """The request in the one form."""

@@ -23,7 +23,7 @@ from pydantic import (
 
 from seal.rollout.harness import messages as inner
 from seal.rollout.harness.dialect import wire
-from seal.rollout.harness.dialect.wire import Absent, Asked, Choice, Content, Form, Given, Schema
+from seal.rollout.harness.dialect.wire import Absent, Asked, Choice, Content, Form, Given, Schema, Thought
 
 _LOGPROBS = "message.output_text.logprobs"
 
@@ -55,10 +55,6 @@ class _Result(Given):
         return inner.Item(inner.ChatMessage("tool", self.output), answers=self.call_id)
 
 
-class _Thought(Given):
-    """What the policy thought, which later requests need not repeat."""
-
-
 class _Reference(Given):
     id: str
 
@@ -67,7 +63,7 @@ _Part = Annotated[
     Annotated[_Message, Tag("message")]
     | Annotated[_Call, Tag("function_call")]
     | Annotated[_Result, Tag("function_call_output")]
-    | Annotated[_Thought, Tag("reasoning")]
+    | Annotated[Thought, Tag("reasoning")]
     | Annotated[_Reference, Tag("item_reference")],
     wire.by_type("message", "message", "function_call", "function_call_output", "reasoning", "item_reference"),
 ]
@@ -77,7 +73,7 @@ _OUTPUT = TypeAdapter(list[_Part])
 def _heard(part: _Part, info: ValidationInfo) -> tuple[inner.Item, ...]:
     if isinstance(part, _Reference):
         return _kept(part.id, info)
-    return () if isinstance(part, _Thought) else (part.item(),)
+    return () if isinstance(part, Thought) else (part.item(),)
 
 
 def _kept(name: str, info: ValidationInfo) -> tuple[inner.Item, ...]:
@@ -118,7 +114,7 @@ class Request(Asked):
     include: tuple[str, ...] | None = None
     store: bool | None = None
     tool_choice: Choice = None
-    text: Form = None
+    text: Form | None = None
     background: Absent = None
     conversation: Absent = None
     prompt: Absent = None
@@ -149,7 +145,7 @@ class Request(Asked):
             part: dict[str, Any] = {"type": "output_text", "text": answer.text, "annotations": []}
             if _LOGPROBS in (self.include or ()):
                 part["logprobs"] = [
-                    {"token": token, "logprob": value, "bytes": [*token.encode()], "top_logprobs": []}
+                    {"token": token, "logprob": value, "bytes": [*token.strip("\ufffd").encode()], "top_logprobs": []}
                     for token, value in answer.tokens
                 ]
             said = {"type": "message", "role": "assistant", "status": status, "content": [part]}
@@ -171,7 +167,7 @@ class Request(Asked):
             "output": output,
             "parallel_tool_calls": True,
             "tool_choice": "auto",
-            "tools": [{"strict": False, **tool.model_dump()} for tool in self.tools or ()],
+            "tools": [{**tool.model_dump(), "strict": False} for tool in self.tools or ()],
             "usage": {
                 "input_tokens": prompt,
                 "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},

@@ -1,6 +1,8 @@
 """What the dialects share on the wire: how they read texts, calls and tools, and which wishes they refuse."""
 
 import json
+import logging
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -9,11 +11,38 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Dis
 
 from seal.rollout.harness.messages import MODEL, Answer, Item, Request, meaning
 
+logger = logging.getLogger(__name__)
+
+TOLD: set[str] = set()
+"""Fields without effect that this worker has told of."""
+_QUIET = re.compile(
+    "type|id|index|status|annotations|parsed.*|metadata|user|store|stream_options|service_tier|safety_identifier|"
+    "cache_control|prompt_cache_.*"
+)
+"""Fields that no SDK sends to change the answer."""
+
+
+def tell(fields: Mapping[str, Any]) -> None:
+    """Say once which fields have no effect: most would only change how the policy samples, which the recipe says."""
+    for name, value in fields.items():
+        if value is not None and name not in TOLD and not _QUIET.fullmatch(name):
+            TOLD.add(name)
+            logger.warning("a harness sends %s, which has no effect on the policy", name)
+
 
 class Given(BaseModel):
-    """A part of a request, without conversions."""
+    """A part of a request, without conversions, which tells of what it does not read."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    def model_post_init(self, context: Any) -> None:
+        tell(self.model_extra or {})
+
+
+class Thought(Given):
+    """What the policy thought, which later requests need not repeat."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
 def _joined(content: Any) -> str:
@@ -30,9 +59,10 @@ Content = Annotated[str, BeforeValidator(_joined)]
 
 
 def _as_shown(parameters: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(parameters.get("properties", {}), dict) or not isinstance(parameters.get("required", []), list):
+    shown = {name: value for name, value in parameters.items() if value is not None}
+    if not isinstance(shown.get("properties", {}), dict) or not isinstance(shown.get("required", []), list):
         raise ValueError("properties must be an object, and required a list")
-    return parameters
+    return shown
 
 
 Schema = Annotated[dict[str, Any], AfterValidator(_as_shown)]
@@ -70,14 +100,17 @@ def as_text(form: Any) -> Any:
     return form
 
 
-Form = Annotated[Any, AfterValidator(lambda form: as_text(form.get("format") if isinstance(form, dict) else form))]
-"""The answer's form beside other wishes."""
+class Form(Given):
+    """The answer's form beside other wishes."""
+
+    format: Annotated[Any, AfterValidator(as_text)] = None
 
 
 def _free(choice: Any, request: ValidationInfo) -> Any:
     kind = choice.get("type") if isinstance(choice, dict) else choice
     if kind not in ((None, "auto") if request.data.get("tools") else (None, "auto", "none")):
         raise ValueError("the policy is free to call tools or not: leave it out or send auto")
+    tell(choice if isinstance(choice, dict) else {})
     return choice
 
 
@@ -86,7 +119,7 @@ Choice = Annotated[Any, AfterValidator(_free)]
 
 
 def _absent(value: Any) -> Any:
-    if value:
+    if value not in (None, False, []):
         raise ValueError("the gateway has no such thing: leave it out")
     return value
 
@@ -109,21 +142,11 @@ def events(*told: Mapping[str, Any]) -> bytes:
     return "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in told).encode()
 
 
-_QUIET = frozenset(["metadata", "user", "store", "stream_options", "service_tier", "cache_control", "prompt_cache_key"])
-"""Fields that no SDK sends to change the answer."""
-
-
 class Asked(Given):
     """A request, with the fields that have the same meaning in each dialect."""
 
-    model_config = ConfigDict(extra="allow")
-
     model: Model = None
     stream: bool | None = None
-
-    def ignored(self) -> set[str]:
-        """The fields without effect: most would only change how the policy samples, which the recipe says."""
-        return {name for name, value in (self.model_extra or {}).items() if value is not None} - _QUIET
 
     @abstractmethod
     def asked(self) -> Request:
