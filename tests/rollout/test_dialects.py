@@ -197,6 +197,18 @@ def test_an_answer_and_its_events_are_strictly_of_the_sdks_types_and_its_history
             assert asked.messages[1:-1] == (ANSWERS[answer].heard,)
 
 
+def test_a_header_for_the_provider_that_differs_in_each_request_is_no_part_of_the_dialogue():
+    texts = (
+        ["x-anthropic-billing-header: cc_version=2.1; cch=eb6c6;", "Be "],
+        ["x-anthropic-billing-header: b", "Be "],
+    )
+    one, other = (
+        request_of(anthropic, USER, system=[{"type": "text", "text": text} for text in (*each, "brief.")]).asked()
+        for each in texts
+    )
+    assert one == other and one.messages[0] == ChatMessage("system", "Be brief.")
+
+
 def function(name: str, arguments: str) -> dict[str, Any]:
     return {"id": name, "type": "function", "index": 0, "function": {"name": name, "arguments": arguments}}
 

@@ -15,6 +15,7 @@ from seal.rollout.harness.dialect import wire
 from seal.rollout.harness.dialect.wire import Absent, Asked, Choice, Content, Form, Given, Schema, Thought
 
 _ERRORS = {401: "authentication_error", 404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error"}
+_BILLING = "x-anthropic-billing-header:"
 
 
 class _Text(Given):
@@ -106,11 +107,18 @@ def _no_thread(thread: Any) -> Any:
     return thread
 
 
+def _for_the_policy(system: Any) -> Any:
+    """Leave out what Claude Code tells its provider alone: another text in each request, which no history repeats."""
+    if not isinstance(system, list):
+        return system
+    return [each for each in system if not (isinstance(each, dict) and str(each.get("text")).startswith(_BILLING))]
+
+
 class Request(Asked):
     """What counts of a request for a message, and what is refused because the answer would mean something else."""
 
     messages: Annotated[tuple[Annotated[_Message, AfterValidator(_Message.items)], ...], Len(1)]
-    system: Content = ""
+    system: Annotated[Content, BeforeValidator(_for_the_policy)] = ""
     tools: tuple[_Tool, ...] | None = None
     max_tokens: PositiveInt | None = None
     tool_choice: Choice = None

@@ -195,19 +195,16 @@ class Request(Asked):
         return {body["id"]: (*self._items, *items), **dict(named)}
 
 
-def _joined(items: Iterable[inner.Item]) -> Iterator[inner.Item]:
+def _joined(items: Iterable[inner.Item]) -> list[inner.Item]:
     """Each message of the policy with the calls that follow it."""
-    last: inner.Item | None = None
+    found: list[inner.Item] = []
     for item in items:
-        if last is not None and last.message.role == "assistant" and item.ids:
+        if item.ids and found and (last := found[-1]).message.role == "assistant":
             message = last.message._replace(calls=last.message.calls + item.message.calls)
-            last = inner.Item(message, last.ids + item.ids)
-            continue
-        if last is not None:
-            yield last
-        last = item
-    if last is not None:
-        yield last
+            found[-1] = inner.Item(message, last.ids + item.ids)
+        else:
+            found.append(item)
+    return found
 
 
 def _told(item: Mapping[str, Any], index: int) -> Iterator[dict[str, Any]]:

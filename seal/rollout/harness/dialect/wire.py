@@ -12,7 +12,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Dis
 from seal.rollout.harness.messages import MODEL, Answer, Item, Request, meaning
 
 logger = logging.getLogger(__name__)
-
 TOLD: set[str] = set()
 """Fields without effect that this worker has told of."""
 _QUIET = re.compile(
@@ -89,10 +88,6 @@ def _the_policy(name: str | None) -> str | None:
     return name
 
 
-Model = Annotated[str | None, AfterValidator(_the_policy)]
-"""The policy's name."""
-
-
 def as_text(form: Any) -> Any:
     """ValueError if the form of the answer is another one than text."""
     if form not in (None, {"type": "text"}):
@@ -145,7 +140,7 @@ def events(*told: Mapping[str, Any]) -> bytes:
 class Asked(Given):
     """A request, with the fields that have the same meaning in each dialect."""
 
-    model: Model = None
+    model: Annotated[str | None, AfterValidator(_the_policy)] = None
     stream: bool | None = None
 
     @abstractmethod
