@@ -270,8 +270,43 @@ TEXTS = [{"type": "text", "text": "I ", "citations": None}, {"type": "text", "te
         )
         for content in ("I look.", [{"type": "output_text", "text": "I look.", "annotations": []}])
         for thoughts in ([], [{"type": "reasoning", "id": "rs", "summary": []}])
+    ]
+    + [
+        (
+            responses,
+            [
+                *CALLED,
+                {"role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+                {"type": "function_call_output", "call_id": "ls", "output": "1"},
+                {"type": "function_call_output", "call_id": "pwd", "output": "2"},
+            ],
+        ),
+        (
+            chat,
+            [
+                {"role": "assistant", "content": TEXTS, "name": "Bo"},
+                {"role": "assistant", "tool_calls": [function("ls", OTHER), function("pwd", "")]},
+                {"role": "tool", "tool_call_id": "pwd", "content": "2"},
+                {"role": "tool", "tool_call_id": "ls", "content": "1"},
+            ],
+        ),
+        (
+            anthropic,
+            [
+                *({"role": "assistant", "content": [block]} for block in ({"type": "text", "text": "I look."}, *USED)),
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "ls", "content": "1"}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "pwd", "content": "2"}]},
+            ],
+        ),
     ],
 )
 def test_a_message_is_recognised_in_every_form_in_which_sdks_repeat_it(dialect, history):
-    *_, said, first, second = request_of(dialect, [*USER, *history]).asked().messages
+    _, said, first, second = request_of(dialect, [*USER, *history]).asked().messages
     assert said == SAID and (first.text, second.text) == ("1", "2")
+
+
+def test_two_texts_of_the_policy_stay_two_messages():
+    one, other = ({"role": "assistant", "content": text} for text in ("Done.", "And more."))
+    for last in (other, {**other, "tool_calls": [function("pwd", "")]}):
+        messages = request_of(chat, [*USER, one, last]).asked().messages
+        assert [each.text for each in messages] == ["u", "Done.", "And more."]

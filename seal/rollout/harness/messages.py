@@ -73,11 +73,24 @@ def meaning(name: str, arguments: Any) -> tuple[str, Any]:
     return tuple(json.loads(text, parse_constant=_CONSTANTS.get))
 
 
+def _whole(items: Iterable[Item]) -> list[Item]:
+    """Each message of the policy in one piece: some SDKs send its text and its calls apart, either of them first."""
+    found: list[Item] = []
+    for item in items:
+        (role, text, calls), ids, _ = item
+        (last, before, earlier), known, _ = found[-1] if found else Item(ChatMessage("", ""))
+        if role == last == "assistant" and (ids or known) and not (text and before):
+            found[-1] = Item(ChatMessage(role, before + text, earlier + calls), known + ids)
+        else:
+            found.append(item)
+    return found
+
+
 def in_order(items: Iterable[Item]) -> tuple[ChatMessage, ...]:
     """The messages, tool answers in the order of their calls: the formats have no other sign whose they are."""
     found: list[ChatMessage] = []
     ids: tuple[Any, ...] = ()
-    for role, group in groupby(items, key=lambda item: item.message.role):
+    for role, group in groupby(_whole(items), key=lambda item: item.message.role):
         run = list(group)
         if role == "tool":
             run.sort(key=lambda each: ids.index(each.answers) if each.answers in ids else len(ids))

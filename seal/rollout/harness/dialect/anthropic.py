@@ -164,9 +164,8 @@ class Request(Asked):
                 {"type": "content_block_stop", "index": index},
             )
         end = {name: body[name] for name in ("stop_reason", "stop_sequence")}
-        return wire.events(
-            *told, {"type": "message_delta", "delta": end, "usage": body["usage"]}, {"type": "message_stop"}
-        )
+        told.append({"type": "message_delta", "delta": end, "usage": body["usage"]})
+        return wire.events(*told, {"type": "message_stop"})
 
 
 def error(status: int, sentence: str, code: str | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ A request may name an earlier response and send only what is new: `keeps` says w
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -134,7 +134,7 @@ class Request(Asked):
         """The request in the one form."""
         system = [inner.ChatMessage("system", self.instructions)] if self.instructions else []
         tools = {tool.name: wire.document(tool.name, tool.description, tool.parameters) for tool in self.tools or ()}
-        messages = (*system, *inner.in_order(_joined(self._items)))
+        messages = (*system, *inner.in_order(self._items))
         return inner.Request(messages, tools, self.max_output_tokens, _LOGPROBS in (self.include or ()))
 
     def body(self, answer: inner.Answer) -> dict[str, Any]:
@@ -193,18 +193,6 @@ class Request(Asked):
         items = [part.item() for part in _OUTPUT.validate_python(body["output"])]
         named = zip((item["id"] for item in body["output"]), ((item,) for item in items), strict=True)
         return {body["id"]: (*self._items, *items), **dict(named)}
-
-
-def _joined(items: Iterable[inner.Item]) -> list[inner.Item]:
-    """Each message of the policy with the calls that follow it."""
-    found: list[inner.Item] = []
-    for item in items:
-        if item.ids and found and (last := found[-1]).message.role == "assistant":
-            message = last.message._replace(calls=last.message.calls + item.message.calls)
-            found[-1] = inner.Item(message, last.ids + item.ids)
-        else:
-            found.append(item)
-    return found
 
 
 def _told(item: Mapping[str, Any], index: int) -> Iterator[dict[str, Any]]:
