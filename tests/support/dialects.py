@@ -173,6 +173,8 @@ async def ends(task: Task) -> None:
         streamed = [event async for event in await responses(**given, input="Hello", max_output_tokens=16, stream=True)]
         assert [event.sequence_number for event in streamed] == [*range(len(streamed))]
         assert streamed[-1].type == "response.incomplete"
+        [listed] = (await openai_client.models.list()).data
+        assert (listed, listed.created) == (await openai_client.models.retrieve(task.model), 0)
         given = {"model": "another"}
         with pytest.raises(openai.BadRequestError) as refused:
             await chat(**given, messages=USER)
