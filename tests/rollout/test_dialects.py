@@ -145,6 +145,7 @@ def request_of(dialect: Any, history: list[Any], **fields: Any) -> Any:
         (anthropic, {"output_config": {"effort": "low", "format": None}}, {"effort"}),
         (anthropic, {"tools": [{"name": "ls", "input_schema": {}, "input_examples": [{}]}]}, {"input_examples"}),
         (responses, {"seed": 1, "store": True, "metadata": {}}, {"seed"}),
+        (responses, {"input": [*USER, {"type": "reasoning", "id": "rs", "summary": ["Hm."]}]}, {"summary"}),
         (responses, {"text": {"format": {"type": "text"}, "verbosity": "low"}}, {"verbosity"}),
         (responses, {"tools": [{"type": "function", "name": "ls", "defer_loading": True}]}, {"defer_loading"}),
     ],

@@ -35,13 +35,11 @@ class Given(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
 
     def model_post_init(self, context: Any) -> None:
-        tell(self.model_extra or {})
+        tell(self.model_extra)
 
 
 class Thought(Given):
     """What the policy thought, which later requests need not repeat."""
-
-    model_config = ConfigDict(extra="ignore")
 
 
 def _joined(content: Any) -> str:
