@@ -306,6 +306,18 @@ def test_a_message_is_recognised_in_every_form_in_which_sdks_repeat_it(dialect, 
     assert said == SAID and (first.text, second.text) == ("1", "2")
 
 
+def test_a_reminder_before_the_results_leaves_them_in_the_order_of_their_calls():
+    results = [{"type": "tool_result", "tool_use_id": name, "content": name} for name in ("pwd", "ls")]
+    history = [
+        *USER,
+        {"role": "assistant", "content": USED},
+        {"role": "system", "content": "9 tokens are left."},
+        {"role": "user", "content": [{"type": "text", "text": "Go on."}, *results]},
+    ]
+    messages = request_of(anthropic, history).asked().messages
+    assert [each.text for each in messages[2:]] == ["9 tokens are left.", "Go on.", "ls", "pwd"]
+
+
 def test_two_texts_of_the_policy_stay_two_messages():
     one, other = ({"role": "assistant", "content": text} for text in ("Done.", "And more."))
     for last in (other, {**other, "tool_calls": [function("pwd", "")]}):

@@ -94,7 +94,7 @@ def in_order(items: Iterable[Item]) -> tuple[ChatMessage, ...]:
         run = list(group)
         if role == "tool":
             run.sort(key=lambda each: ids.index(each.answers) if each.answers in ids else len(ids))
-        ids = run[-1].ids
+        ids = run[-1].ids or ids
         found += (item.message for item in run)
     return tuple(found)
 
