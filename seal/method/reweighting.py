@@ -74,9 +74,8 @@ def weight(
 def reach(diagnosis: Sequence[Mapping[str, Any]], credit: Credit, lot: str) -> int | None:
     """The last turn of a failed trajectory that its advantage reaches, from its diagnosis by turn; None: every turn.
 
-    After the first turn that failed by the policy's own doing the reward is 0 whatever it says, so these tokens add
-    noise to GRPO's gradient and nothing to its mean. Without such a turn nothing is cut, by the controls neither. lot:
-    a text that decides which turn is drawn.
+    After the first turn that failed by the policy's own doing the reward is 0 whatever it says: these tokens add noise
+    to GRPO's gradient, nothing to its mean. Without such a turn nothing is cut, by the controls neither. lot: a seed.
     """
     own = [turn["turn"] for turn in diagnosis if turn["blame"] == "own"]
     if credit == "whole" or not own:

@@ -127,8 +127,7 @@ class ClosedLoop:
     def reach(self, step: int, records: Sequence[TrajectoryRecord]) -> list[int | None]:
         """The last turn that A_j of each trajectory reaches; None: every turn, as of each that passed."""
         credit, lot = self._settings.reweighting.credit, f"credit:{self._settings.seed}:{step}"
-        lots = ((each, f"{lot}:{each.task}:{each.sample}") for each in records)
-        return [None if each.passed else reach(each.diagnosis, credit, own) for each, own in lots]
+        return [None if x.passed else reach(x.diagnosis, credit, f"{lot}:{x.task}:{x.sample}") for x in records]
 
     def _rollout(self, step: int, record: TrajectoryRecord) -> Rollout:
         drawn = step if record.drawn is None else record.drawn

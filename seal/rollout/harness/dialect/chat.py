@@ -13,12 +13,6 @@ from seal.rollout.harness import messages as inner
 from seal.rollout.harness.dialect.wire import Absent, Asked, Choice, Content, Given, Schema, as_text, call, document
 
 
-def _absent(value: Any) -> Any:
-    if value:
-        raise ValueError("send tools and tool_calls instead")
-    return value
-
-
 class _Function(Given):
     name: str
     arguments: str
@@ -38,7 +32,7 @@ class _Message(Given):
     content: Content = ""
     tool_calls: tuple[Annotated[_Call, AfterValidator(_Call.meaning)], ...] | None = None
     tool_call_id: Any = None
-    function_call: Annotated[Any, AfterValidator(_absent)] = None
+    function_call: Absent = None
     refusal: Absent = None
     audio: Absent = None
 
@@ -71,7 +65,7 @@ class Request(Asked):
     logprobs: bool | None = None
     tool_choice: Choice = None
     response_format: Annotated[Any, AfterValidator(as_text)] = None
-    functions: Annotated[Any, AfterValidator(_absent)] = None
+    functions: Absent = None
     audio: Absent = None
     web_search_options: Absent = None
 

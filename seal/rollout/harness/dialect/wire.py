@@ -112,7 +112,7 @@ Choice = Annotated[Any, AfterValidator(_free)]
 
 
 def _absent(value: Any) -> Any:
-    if value not in (None, False, []):
+    if value not in (None, False, [], ""):
         raise ValueError("the gateway has no such thing: leave it out")
     return value
 
