@@ -71,10 +71,10 @@ def messages_of(steps: Sequence[Step]) -> Iterator[ChatMessage]:
         if step.is_copied_context:
             continue
         role = "assistant" if step.source == "agent" else step.source
-        given = step.llm_call_count == 0
-        yield ChatMessage(role=role, content=step.message, tool_calls=step.tool_calls, given=given)
+        yield ChatMessage(role=role, content=step.message, tool_calls=step.tool_calls, given=step.llm_call_count == 0)
         for result in step.results or ():
-            yield ChatMessage(role="tool", content=result.content, tool_call_id=result.source_call_id)
+            seen = not (result.source_call_id or step.tool_calls)  # no call's result
+            yield ChatMessage(role="tool", content=result.content, tool_call_id=result.source_call_id, given=seen)
 
 
 def number_of(value: Any) -> float | None:

@@ -177,8 +177,8 @@ def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
             if message.tool_call_id is None and _is_ambiguous(turns[-1].actions):
                 raise ValueError("a result without an id follows several messages with calls: whose is it?")
             for result in [each.strip("\n") for each in blocks(text, *RESPONSES)[0]] or [text]:
-                if aside:
-                    turns[-1].actions[-1].results.append(result)
+                if aside or message.given:
+                    turns[-1].actions[-1].results.append(_quoted(message) if message.given else result)
                 else:
                     _answer(turns[-1].actions, result, message.tool_call_id, message.name)
         elif turns and not turns[-1].actions:

@@ -85,7 +85,7 @@ def unread_call(rollout: Rollout, row: Iterable[str]) -> str:
             return f"{call.refused}, and its harness may read them"
     for action in (each for each in actions if not each.calls):
         answers = [each for each in action.results if each and not REFUSES.search(each)]
-        if len(answers) > len(_heard(action, names, False)) and not answers[0].startswith("assistant: "):  # another's
+        if len(answers) > len(_heard(action, names, False)) and not answers[0].startswith(("assistant: ", "tool: ")):
             return f"{len(answers)} results answer a message with fewer calls that are read"
     if heard:
         return ""

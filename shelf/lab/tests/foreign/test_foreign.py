@@ -716,10 +716,18 @@ def test_every_optional_field_of_atif_may_be_absent_null_or_empty(tmp_path):
                     assert empty not in (missing, None), name  # of another type
                     continue
                 files.append(value)
-                shows = name not in ("tool_calls", "tool_definitions")
-                labels.append(("argument_mismatch" if shows else "checker_error",))
-    records = diagnosed(tmp_path, *files)
+                if name != "tool_calls":  # without it the id of the result names no call, and the row is unread
+                    labels.append(("checker_error" if name == "tool_definitions" else "argument_mismatch",))
+    records = diagnosed(tmp_path, *files, code=1)
     assert [record.labels for record in records] == labels and len(labels) > 100
+
+
+def test_what_an_agent_observes_without_a_call_is_no_call_that_is_missing(tmp_path):
+    value = trajectory(extra={"reward": 1.0})
+    step = value["steps"][1]
+    step["message"], step["tool_calls"], step["observation"] = "I look.", None, {"results": [{"content": "A seat."}]}
+    (record,) = diagnosed(tmp_path, value)
+    assert record.passed and [each["content"] for each in record.messages[-2:]] == ["I look.", "tool: A seat."]
 
 
 def test_copied_steps_are_left_out_and_trajectories_of_sub_agents_are_said(tmp_path, capsys):
