@@ -80,7 +80,18 @@ def test_the_official_client_plays_an_episode_of_the_installed_mcp_server(
 def run_tests(name: str, python: Path, folder: Path, **variables: str) -> None:
     """Run the adapter's own tests in its environment."""
     done = subprocess.run(
-        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(ADAPTERS / name / "tests")],
+        # The repository's conftest needs packages that the adapter's environment lacks.
+        [
+            python,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--confcutdir",
+            ADAPTERS / name,
+            ADAPTERS / name / "tests",
+        ],
         cwd=folder,
         env={**os.environ, **variables},
         capture_output=True,
