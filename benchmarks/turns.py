@@ -15,8 +15,7 @@ from shelf.testbed.synthesis.sampler import SamplerSettings
 LONG, SHORT = ({3: 0.4, 4: 0.3, 5: 0.3}, {1: 0.5, 2: 0.5})
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
     long, short = (SamplerSettings(turns=turns, categories={"base": 1.0}) for turns in (LONG, SHORT))
     trained = (synthesise(Grammar(), 128, 26, "train", long), synthesise(Grammar(), 64, 27, "train", short))
-    write_task_file(chain.from_iterable(trained), folder / "train.jsonl")
-    write_task_file(synthesise(Grammar(), 160, 28, "values", long), folder / "held_out.jsonl")
+    write_task_file(chain.from_iterable(trained), Path(sys.argv[1], "train.jsonl"))
+    write_task_file(synthesise(Grammar(), 160, 28, "values", long), Path(sys.argv[1], "held_out.jsonl"))

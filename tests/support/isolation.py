@@ -1,5 +1,6 @@
 """Tests see the environments, extensions and commands of this repository, whatever else is installed beside it."""
 
+import signal
 import sysconfig
 from importlib import metadata
 from pathlib import Path
@@ -24,3 +25,8 @@ def hide_other_packages() -> None:
         return (each for each in there if each.name not in hidden or Path(str(each.locate_file(""))) != site)
 
     metadata.distributions = distributions
+
+
+def hear_interrupts() -> None:
+    """A shell's background job ignores Ctrl-C, and so would every program that a test starts and interrupts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
