@@ -74,8 +74,8 @@ def weight(
 def reach(diagnosis: Sequence[Mapping[str, Any]], credit: Credit, lot: str) -> int | None:
     """The last turn of a failed trajectory that its advantage reaches, from its diagnosis by turn; None: every turn.
 
-    After the first turn that failed by the policy's own doing the reward is 0 whatever it says: these tokens add noise
-    to GRPO's gradient, nothing to its mean. Without such a turn nothing is cut, by the controls neither. lot: a seed.
+    After the first turn that failed by the policy's own doing a binary reward is 0 whatever follows: later tokens add
+    noise to GRPO's gradient, nothing to its mean. Without such a turn not even the controls cut. lot: a seed.
     """
     own = [turn["turn"] for turn in diagnosis if turn["blame"] == "own"]
     if credit == "whole" or not own:

@@ -172,10 +172,9 @@ class Durable(PPOTrainer):
         figures = super()._val_metrics_update(sources, uids, infos, turns, **rest)
         figures["seal/val/infra"] = sum(record.infra is not None for record in records)
         averages = validation_averages(records)
+        named = {f"{name}/average": share for name, share in environment_averages(records).items()}
         if averages is not None:
             played = sorted((each.data_source, each.task_id, each.sample) for each in records)
             self._checkpoints.validated(self.global_steps, *(x or 0.0 for x in averages), text_sha256(str(played)))
-            named = zip(("seal/val/average", "seal/val/prefix_average"), averages, strict=True)
-            figures |= {name: share for name, share in named if share is not None}
-        figures |= {f"seal/val/{name}/average": share for name, share in environment_averages(records).items()}
-        return figures
+            named |= dict(zip(("average", "prefix_average"), averages, strict=True))
+        return figures | {f"seal/val/{name}": share for name, share in named.items() if share is not None}
