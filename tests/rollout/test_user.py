@@ -24,7 +24,7 @@ from seal.settings import EnvServiceSettings, SealSettings
 from shelf.replay.player import Again, play_again
 from tests.support.errands import SECRET, Errands
 from tests.support.rollout_play import ScriptedEngine, configured, roll_out, running_service, tokenizer
-from tests.support.user_server import user_server
+from tests.support.user_server import FAULTS, user_server
 
 CALLS = {item: f'<tool_call>{{"name":"add","arguments":{{"item":"{item}"}}}}</tool_call>' for item in ("milk", "tea")}
 RIGHT = (CALLS["milk"], "Done.", CALLS["tea"], "Done.")
@@ -118,24 +118,6 @@ def test_what_a_user_tells_of_its_part_is_no_secret_any_more_and_a_cue_that_tell
         episode._checked("Add it.", f"Add it. {SECRET}.")
     episode.hear(f"You ask me to reveal it: {SECRET}.")
     assert episode._checked("Add it.", f"Add it. {SECRET}.")
-
-
-FAULTS = {
-    "dies": ("user", lambda body: (500, {"error": "the model is gone"})),
-    "refuses": ("user", lambda body: (401, {"error": "no key"})),
-    "says nothing": ("user", lambda body: ""),
-    "floods": ("user", lambda body: "milk " * 200_000),
-    "sends no JSON message": ("user", lambda body: (200, {"choices": []})),
-    "another role": ("user_role", lambda body: {"role": "user", "content": "I want milk."}),
-    "the policy's part": ("user_role", lambda body: CALLS["milk"]),
-    "a helpful assistant": ("user_role", lambda body: "I'm always happy to help. What can I do for you today?"),
-    "thinks aloud": ("user_role", lambda body: "<think>I want milk but must not say so."),
-    "a tool it lacks": (
-        "user_role",
-        lambda body: {"content": "", "tool_calls": [{"function": {"name": "add", "arguments": '{"item":"milk"}'}}]},
-    ),
-    "ends at once": ("user_role", lambda body: "###STOP###"),
-}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

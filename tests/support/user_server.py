@@ -12,6 +12,26 @@ from tests.support.loopback import Loopback
 Answer = Callable[[Mapping[str, Any]], Any]
 """From a request's body: a text, a message, or (HTTP status, value)."""
 
+MILK = '<tool_call>{"name":"add","arguments":{"item":"milk"}}</tool_call>'
+"""A call of the policy's tool."""
+FAULTS: dict[str, tuple[str, Answer]] = {
+    "dies": ("user", lambda body: (500, {"error": "the model is gone"})),
+    "refuses": ("user", lambda body: (401, {"error": "no key"})),
+    "says nothing": ("user", lambda body: ""),
+    "floods": ("user", lambda body: "milk " * 200_000),
+    "sends no JSON message": ("user", lambda body: (200, {"choices": []})),
+    "another role": ("user_role", lambda body: {"role": "user", "content": "I want milk."}),
+    "the policy's part": ("user_role", lambda body: MILK),
+    "a helpful assistant": ("user_role", lambda body: "I'm always happy to help. What can I do for you today?"),
+    "thinks aloud": ("user_role", lambda body: "<think>I want milk but must not say so."),
+    "a tool it lacks": (
+        "user_role",
+        lambda body: {"content": "", "tool_calls": [{"function": {"name": "add", "arguments": '{"item":"milk"}'}}]},
+    ),
+    "ends at once": ("user_role", lambda body: "###STOP###"),
+}
+"""The cause that a rollout names, and what the endpoint answers."""
+
 
 @contextmanager
 def user_server(answer: Answer | None = None, seconds: float = 0.0) -> Iterator[tuple[str, list[dict[str, Any]]]]:

@@ -62,7 +62,7 @@ def plan_experiment(experiment: Experiment, arms: Mapping[str, ComposedArm], job
     results, plans = [result for _cell, result in experiment.finished()], []
     for name, arm in arms.items():
         own = [result for result in results if result.arm == name]
-        needs = (arm.steps, len(arm.validation_steps), arm.devices, _minutes(experiment, arm, own or results))
+        needs = (arm.steps, len(arm.validation_steps), arm.devices, _minutes(experiment, arms, arm, own or results))
         plans.append(ArmPlan(name, len(experiment.design.seeds_of(name)), len(own), *needs))
     return ExperimentPlan(plans, jobs, _basis(experiment, results), *_disk(experiment, arms, results, jobs))
 
@@ -103,13 +103,18 @@ def _power(experiment: Experiment) -> list[str]:
     return sentences
 
 
-def _minutes(experiment: Experiment, arm: ComposedArm, results: list[RunResult]) -> float:
-    measured = [result.minutes / len(result.steps) for result in results if result.steps and result.minutes]
-    if measured:
-        return statistics.fmean(measured) * arm.steps
-    if (cost := experiment.design.cost) is None:
-        return math.nan
-    return (cost.start_s + arm.steps * cost.seconds_per_step + len(arm.validation_steps) * cost.validation_s) / 60
+def _minutes(experiment: Experiment, arms: Mapping[str, ComposedArm], arm: ComposedArm, runs: list[RunResult]) -> float:
+    """Minutes of a run of an arm: those of finished runs, in proportion to what the file expects, or to their steps."""
+    cost = experiment.design.cost
+
+    def expected(arm: ComposedArm) -> float:
+        if cost is None:
+            return arm.steps
+        return (cost.start_s + arm.steps * cost.seconds_per_step + len(arm.validation_steps) * cost.validation_s) / 60
+
+    if measured := [run.minutes / expected(arms[run.arm]) for run in runs if run.minutes]:
+        return statistics.fmean(measured) * expected(arm)
+    return math.nan if cost is None else expected(arm)
 
 
 def _basis(experiment: Experiment, results: list[RunResult]) -> str:

@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+from dataclasses import replace
 
 import pytest
 from omegaconf import OmegaConf
@@ -188,7 +189,11 @@ def test_a_plan_takes_the_times_of_finished_runs(make_bench):
     # Two runs at a time, with two checkpoints that stay, the best one and the one being written; 1 GiB stays of each.
     assert (stated.disk_during, stated.disk_after) == (pytest.approx(2 * 4 * 2 + 4), pytest.approx(4))
     cell = bench.experiment.cells[0]
-    simulated.result(bench.experiment, cell, minutes=16.0).write(bench.experiment.result(cell))
+    simulated.result(bench.experiment, cell, minutes=2.0).write(bench.experiment.result(cell))
     measured = plan_experiment(bench.experiment, bench.arms)
     assert [arm.minutes for arm in measured.arms] == [2.0, 2.0] and measured.basis == "measured in 1 finished run"
     assert [arm.done for arm in measured.arms] == [1, 0] and measured.hours_left == pytest.approx(3 * 2 / 60)
+    name, arm = list(bench.arms.items())[1]
+    short = replace(arm, steps=1)
+    planned = plan_experiment(bench.experiment, {**bench.arms, name: short}).arms[1]
+    assert planned.minutes == pytest.approx(2.0 * (60 + 30 * len(short.validation_steps)) / (4 * 60 + 3 * 30))
