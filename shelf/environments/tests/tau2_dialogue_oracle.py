@@ -1,21 +1,31 @@
-"""The package's own verdict on dialogues with a user, from its evaluators over its own environments."""
+"""Dialogues with a user that the package's own orchestrator plays, records and judges over its own environments."""
 
 from __future__ import annotations
 
 import json
 import pickle
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
+from unittest.mock import MagicMock
 
-from tau2.data_model.message import AssistantMessage, Message, ToolCall, UserMessage
-from tau2.data_model.tasks import RewardType, Task
+if find_spec("litellm") is None:  # the package's orchestrator imports it; sides that follow a run ask no model
+    sys.modules |= dict.fromkeys(
+        (f"litellm{name}" for name in ("", ".caching", ".caching.caching", ".main")), MagicMock()
+    )
+
+from tau2.data_model.message import AssistantMessage, ToolCall, ToolMessage, UserMessage
+from tau2.data_model.simulation import SimulationRun
+from tau2.data_model.tasks import Task
 from tau2.environment.environment import Environment
-from tau2.evaluator.evaluator_action import ActionEvaluator
-from tau2.evaluator.evaluator_communicate import CommunicateEvaluator
-from tau2.evaluator.evaluator_env import EnvironmentEvaluator
+from tau2.evaluator.evaluator import EvaluationType, evaluate_simulation
+from tau2.orchestrator.orchestrator import Orchestrator
+from tau2.registry import registry
+from tau2.utils.utils import get_now
 
 from env_service.environments.base import Guard
 from env_service.environments.kit.tool_calls import entry, write_message
@@ -55,6 +65,8 @@ CONSTRUCTORS: dict[str, Callable[..., Environment]] = {
     "tau2_retail": partial(_records, RETAIL),
     "tau2_telecom_user": tau2_oracle.fresh,
 }
+for _name, _constructor in CONSTRUCTORS.items():
+    registry.register_domain(_constructor, _name)
 
 
 def data(name: str, task_id: str) -> dict[str, Any]:
@@ -62,38 +74,61 @@ def data(name: str, task_id: str) -> dict[str, Any]:
     return get_environment(name)._task(task_id).data
 
 
-def package_verdict(name: str, task_id: str, run: Run) -> bool:
-    """Return whether the package gives reward 1 to a dialogue that its user ended."""
-    task, constructor = Task.model_validate(data(name, task_id)), CONSTRUCTORS[name]
-    environment, messages = constructor(), list[Message]()
-    if state := task.initial_state:
-        environment.set_state(state.initialization_data, state.initialization_actions, [])
-    for number, event in enumerate(run):
-        said = AssistantMessage if event.who == "assistant" else UserMessage
+class _Side:
+    """An agent or a user of the package that says its part of a run, which both share."""
+
+    def __init__(self, who: str, run: Iterator[Event]) -> None:
+        self._who, self._run = who, run
+
+    def get_init_state(self, message_history: object = None) -> None:
+        """None: the run is the state."""
+
+    def generate_next_message(self, message: object, state: None) -> tuple[AssistantMessage | UserMessage, None]:
+        event = next(self._run)
+        assert event.who == self._who, event
+        said = {"assistant": AssistantMessage, "user": UserMessage}[event.who]
         if not event.name:
-            messages.append(said(role=event.who, content=event.text))
-            continue
-        call = ToolCall(id=str(number), name=event.name, arguments=dict(event.arguments), requestor=event.who)
-        messages += [said(role=event.who, tool_calls=[call]), environment.get_response(call)]
-    basis = set(task.evaluation_criteria.reward_basis)
-    reward = EnvironmentEvaluator.calculate_reward(constructor, task, messages).reward
-    for kind, evaluator in ((RewardType.COMMUNICATE, CommunicateEvaluator), (RewardType.ACTION, ActionEvaluator)):
-        reward *= evaluator.calculate_reward(task, messages).reward if kind in basis else 1.0
-    assert RewardType.NL_ASSERTION not in basis  # no task needs a judge
-    return reward == 1.0
+            return said(role=event.who, content=event.text, timestamp=get_now()), None
+        number = str(random.getrandbits(64))
+        call = ToolCall(id=number, name=event.name, arguments=dict(event.arguments), requestor=event.who)
+        return said(role=event.who, tool_calls=[call], timestamp=get_now()), None
+
+    def is_stop(self, message: object) -> bool:
+        """A language model as agent ends no dialogue of the package either."""
+        return False
+
+    def stop(self, message: object, state: None) -> None:
+        """Nothing to end."""
 
 
-def evaluation(name: str, task_id: str, run: Run) -> dict[str, Any]:
+def recorded(name: str, task_id: str, run: Run) -> SimulationRun:
+    """The package's record of a dialogue, after which its user has ended it."""
+    events, task = iter(run), Task.model_validate(data(name, task_id))
+    sides = _Side("assistant", events), _Side("user", events)
+    simulation = Orchestrator(name, *sides, CONSTRUCTORS[name](), task, max_steps=200).run()
+    assert next(events, None) is None and simulation.termination_reason == "user_stop"
+    return simulation
+
+
+def package_verdict(name: str, task_id: str, simulation: SimulationRun) -> bool:
+    """Return whether the package gives reward 1 to a dialogue; ValueError if that needs a judge."""
+    task = Task.model_validate(data(name, task_id))
+    return evaluate_simulation(simulation, task, EvaluationType.ALL, solo_mode=False, domain=name).reward == 1.0
+
+
+def evaluation(name: str, task_id: str, simulation: SimulationRun) -> dict[str, Any]:
     """Our evaluation of the same dialogue."""
     environment = get_environment(name)
     episode = environment.open(task_id, {"tool_prompt_mode": "compact", "user": True}, Guard())
     episode.start()
-    for event in run:
-        if event.who == "user":
-            calls = [entry(event.name, event.arguments, "call")] if event.name else []
-            episode.hear(write_message(event.text, calls))
+    for message in simulation.messages[1:]:  # an agent's greeting comes first
+        if isinstance(message, ToolMessage):
+            continue
+        call = next(((call.name, call.arguments) for call in message.tool_calls or ()), None)
+        if message.role == "user":
+            episode.hear(write_message(message.content or "", [entry(*call, "call")] if call else []))
         else:
-            episode.step(environment.render("compact", event[2:]) if event.name else event.text, False)
+            episode.step(environment.render("compact", call) if call else message.content, False)
     return episode.evaluate({})
 
 
@@ -129,6 +164,19 @@ def damaged(name: str, task_id: str) -> Iterator[list[Event]]:
     foreign = [event for event in reference(name, draw.choice(others)) if event.name and event.who == "assistant"]
     yield [*whole[:-2], *foreign[:3], *whole[-2:]]
     yield [whole[0], *(event for event in foreign[:9]), *whole[-2:]]
+
+
+def drawn(name: str, task_id: str) -> list[Event]:
+    """The reference with calls of other tasks in places of the agent, often one call less, and any of the ends."""
+    draw, run = random.Random(f"{task_id}/drawn"), reference(name, task_id)
+    tasks = draw.sample([*get_environment(name).task_ids("")], 3)
+    calls = [each for task in tasks for each in reference(name, task) if each.name and each.who == "assistant"]
+    for event in calls[:4]:
+        run.insert(draw.choice([place for place, each in enumerate(run) if each.who == "assistant"]), event)
+    if draw.random() < 0.5:
+        run.remove(draw.choice([event for event in run if event.name] or run[-2:-1]))
+    end = draw.choice(("###STOP###", "I'd better ask a human. ###TRANSFER###", "###OUT-OF-SCOPE###"))
+    return [*run[:-1], Event("user", end)]
 
 
 def text_of(name: str, task_id: str) -> str:

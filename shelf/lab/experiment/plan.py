@@ -134,11 +134,9 @@ def _disk(
     measured = max((result.checkpoint_bytes for result in results), default=0) / GIB
     one = measured or (design.cost.checkpoint_gb if design.cost else None)
     at_once = max(_at_once(arm, one) for arm in arms.values())
-    finished = [
-        folder_size(experiment.run(cell).path) for cell in experiment.cells if experiment.result(cell).is_file()
-    ]
-    kept = statistics.fmean(finished) / GIB if finished else (design.cost.kept_mb if design.cost else 0) * MIB / GIB
-    if design.keep.checkpoints != "none" and not finished:
+    sizes = [folder_size(experiment.run(cell).path) for cell in experiment.cells if experiment.result(cell).is_file()]
+    kept = statistics.fmean(sizes) / GIB if sizes else (design.cost.kept_mb if design.cost else 0) * MIB / GIB
+    if design.keep.checkpoints != "none" and not sizes:
         kept += (one or at_once) if design.keep.checkpoints == "last" else at_once
     after = runs * kept
     return min(jobs, runs) * at_once + after, after
@@ -162,10 +160,8 @@ def status_parts(experiment: Experiment) -> list[RenderableType]:
     made = table(f"Runs of {experiment.design.name}", ["arm", *(f"seed {seed}" for seed in seeds)])
     made.columns[0].justify = "left"
     last = {attempt.cell: attempt for attempt in read_attempts(experiment)}
-    done = {cell for cell, _result in experiment.finished()}
-    states = {
-        cell: DONE if cell in done else _state(experiment, cell, last.get(str(cell))) for cell in experiment.cells
-    }
+    done, cells = {cell for cell, _result in experiment.finished()}, experiment.cells
+    states = {cell: DONE if cell in done else _state(experiment, cell, last.get(str(cell))) for cell in cells}
     for arm in experiment.design.arms:
         made.add_row(arm, *(states.get(Cell(arm, seed), "") for seed in seeds))
     parts: list[RenderableType] = [made, f"{[*states.values()].count(DONE)} of {len(states)} runs are finished."]
