@@ -1,6 +1,6 @@
 """Measures the repository against the limits of `[tool.seal.budget]` in pyproject.toml; part of `make lint`.
 
-To add a feature, say what you remove. Prints one line per limit; exit code 1 above one.
+To add a feature, say what you remove. Prints one line per limit; exit code 1 if one is exceeded.
 """
 
 import re
@@ -54,7 +54,7 @@ def phrases(names: Sequence[str], forbidden: Sequence[str]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Print what each limit is compared with; 1 if one of them is passed."""
+    """Print what each limit is compared with; 1 if one of them is exceeded."""
     budget = tomllib.loads(text("pyproject.toml"))["tool"]["seal"]["budget"]
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=HOME, capture_output=True, text=True, check=True).stdout
     files = [name for name in listed.split("\0") if name and (HOME / name).is_file()]

@@ -1,4 +1,4 @@
-"""Adds to mkdocs: pages from outside docs/, that of the settings, links that leave it, and notebooks."""
+"""Adds to mkdocs: pages from outside docs/, the settings page, links that leave docs/, and notebooks."""
 
 import posixpath
 import re
@@ -17,7 +17,7 @@ from shelf.operate.settings_page import settings_page
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 PAGES |= {path.relative_to(HOME).as_posix(): f"benchmarks/{path.name}" for path in HOME.glob("benchmarks/*.md")}
 PAGES |= {path.relative_to(HOME).as_posix(): f"shelf/{path.parent.name}.md" for path in HOME.glob("shelf/*/README.md")}
-"""Pages of the site by their file in the repository, where that is outside docs/."""
+"""Pages of the site by their file in the repository, if that is outside docs/."""
 
 SOURCES = {uri: path for path, uri in PAGES.items()}
 
@@ -55,7 +55,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def _resolve(uri: str, link: str) -> str:
-    """The path in the repository that a link of a page means."""
+    """The path in the repository to which a link of a page points."""
     path = SOURCES.get(uri, f"docs/{uri}")
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
 

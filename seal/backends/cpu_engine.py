@@ -28,10 +28,10 @@ from seal.backends.cpu_rows import (
 class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
     """verl's engine, with three differences.
 
-    An update skips the rows whose gradient is zero, where the trainer says which loss it has
-    (`seal.backends.cpu_rows`). Logits are computed where a sampled token follows, one in seven of the
+    An update skips the rows whose gradient is zero, if the trainer says which loss it has
+    (`seal.backends.cpu_rows`). Logits are computed only where a sampled token follows, one in seven of the
     quickstart's tokens: verl takes log-probs one token at a time. The log-prob and entropy of other tokens are 0;
-    masks leave them out of losses and comparisons. A prompt that rows share is computed once, where the trainer asks
+    masks leave them out of losses and comparisons. A prompt that rows share is computed once, if the trainer asks
     for it (`seal.backends.cpu_rows`).
     """
 
@@ -52,7 +52,7 @@ class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
             tu.assign_non_tensor(data, batch_num_tokens=tokens.item())
             return loss_function(data=data, **rest)
 
-        # All ranks keep as many rows: verl lets them have the same number of micro-batches.
+        # All ranks keep the same number of rows: verl gives them the same number of micro-batches.
         kept = filled_up(busy, rows=len(data), number=int(most))
         return tu.index_select_tensor_dict(data, kept), over_all_rows
 
@@ -84,7 +84,7 @@ class CPUFSDP2EngineWithLMHead(transformer_impl.FSDPEngineWithLMHead):
 
 
 _CHOSEN = "seal_chosen_tokens"
-"""Under this key of verl's output_args: the places of packed tokens whose logits are computed."""
+"""The key of verl's output_args that holds the places of packed tokens whose logits are computed."""
 
 
 def _shares_prompts(data: TensorDict) -> bool:
@@ -96,7 +96,7 @@ def _shares_prompts(data: TensorDict) -> bool:
 def _micro_batches(
     data: TensorDict, dp_group: ProcessGroup, by_length: Callable = transformer_impl.prepare_micro_batches, **rest
 ) -> tuple[list[TensorDict], list[list[int]]]:
-    """verl's `by_length`; rows that share their prompts by prompt, as many micro-batches on every rank."""
+    """verl's `by_length`; rows that share prompts are split by prompt, into equally many parts on every rank."""
     if not _shares_prompts(data):
         return by_length(data, dp_group=dp_group, **rest)
     rows, limit = rows_of(data), data["max_token_len_per_gpu"]
@@ -114,8 +114,8 @@ def _wants_sampled_alone(micro_batch: TensorDict) -> bool:
     return packed and not others and "response_mask" in micro_batch
 
 
-# The names of verl's modules that mean something else in a process on a CPU. Its own choice of a backend there,
-# `cpu:gloo,cpu:gloo`, torch refuses as a duplicate device; there is no device to offload a sharded module from.
+# The names of verl's modules that mean something else in a process on a CPU. torch refuses verl's own backend there,
+# `cpu:gloo,cpu:gloo`, as a duplicate device; there is no device to offload a sharded module from.
 engine_workers.initialize_global_process_group_ray = partial(
     engine_workers.initialize_global_process_group_ray, backend="cpu:gloo"
 )

@@ -1,14 +1,13 @@
 """The rows and tokens that a CPU's update computes; its engine (`cpu_engine`) leaves out the others.
 
 The policy loss of a token is proportional to its advantage, so a group whose rollouts all scored the same adds
-nothing to the gradient: without a KL or an entropy term its rows need no forward or backward pass. Of the other rows
-the loss looks at the log-probs of sampled tokens alone.
+nothing to the gradient: without a KL or an entropy term its rows need no forward or backward pass. In the other rows
+the loss reads only the log-probs of sampled tokens.
 
 The rollouts of a group follow the same prompt, which often has most of their tokens. With
 `actor_rollout_ref.actor.use_prefix_grouper` the packed row of a micro-batch holds it once, and the responses one after
-the other. Position ids alone say so: a dialogue begins at 0, and a segment that begins at s > 0 goes on after the first
-s tokens of that dialogue. Attention that reads them so is `packed_attention`; losses and gradients are those of whole
-rows.
+the other. Only position ids show this: a dialogue begins at 0, and a segment that begins at s > 0 continues the first s
+tokens of that dialogue. `packed_attention` reads them in this way; losses and gradients are those of whole rows.
 """
 
 from collections.abc import Sequence
@@ -19,13 +18,13 @@ from omegaconf import DictConfig
 from tensordict import TensorDict
 
 SKIP_IDLE_ROWS = "skip_idle_rows"
-"""By this name an update says that rows without an advantage may be skipped."""
+"""The name by which an update says that rows without an advantage may be skipped."""
 
 _PER_TOKEN = ("token-mean", "seq-mean-token-sum", "seq-mean-token-mean")
 """The ways to aggregate the loss of a row that do not depend on the rows beside it."""
 
 SHARE_PROMPTS = "share_prompts"
-"""By this name an update says that its micro-batches hold a prompt once."""
+"""The name by which an update says that its micro-batches hold a prompt once."""
 
 
 def can_skip(config: DictConfig) -> bool:
@@ -106,7 +105,7 @@ def micro_batches(rows: Sequence[PromptedRow], limit: int, least: int = 1) -> li
 def shared(rows: Sequence[PromptedRow]) -> tuple[torch.Tensor, torch.Tensor]:
     """Which tokens of a packed row are computed, ascending, and where each token of the row is among them.
 
-    A prompt that the row before has too is left out; its tokens are at the places of that row's.
+    A prompt that the previous row has too is left out; its tokens are at the places of that row's tokens.
     """
     kept, places, start, count = [], [], 0, 0
     prompt = torch.empty(0, dtype=torch.long)

@@ -14,7 +14,7 @@ _targets = fsdp_utils._select_fsdp2_wrap_targets
 
 @wraps(_targets)  # its signature stays: tests/backends/internals.py reads it
 def targets(model: nn.Module, classes: list[str]) -> list[nn.Module]:
-    """The modules that FSDP2 shards as units of their own: verl's, without the head where fused kernels read it."""
+    """The modules that FSDP2 shards as units of their own: verl's, without the head if fused kernels read it."""
     found = _targets(model, classes)
     if not any(hasattr(module, "_verl_fused_kernels_backend") for module in model.modules()):
         return found

@@ -2,7 +2,7 @@
 
 verl packs dialogues of different lengths into one row; their positions start again at 0. With `sdpa`
 transformers builds a mask for the whole row and torch computes all pairs of its tokens. Here each dialogue
-is one causal call, which costs as much as it has pairs itself and needs no mask. A segment whose positions go on at
+is one causal call, which computes only its own pairs and needs no mask. A segment whose positions start at
 s > 0 is another continuation of the first s tokens of the dialogue before it (`seal.backends.cpu_rows`).
 """
 
@@ -15,7 +15,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 NAME = "packed_sdpa"
 UNKNOWN = "softcap", "s_aux"
-"""What some models ask of attention, and `packed_sdpa` does not compute."""
+"""Features of attention that some models use and `packed_sdpa` does not compute."""
 ADVICE = "set actor_rollout_ref.model.override_config.attn_implementation=sdpa"
 
 

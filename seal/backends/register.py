@@ -1,4 +1,4 @@
-"""Named by `actor_rollout_ref.model.external_lib`: attention, heads, optimizers, what sends weights; a CPU's engine."""
+"""Named by `actor_rollout_ref.model.external_lib`: attention, heads, optimizers, the weight sender; a CPU's engine."""
 
 from verl.utils.device import get_device_name
 from verl.workers.rollout import base

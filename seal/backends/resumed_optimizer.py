@@ -1,4 +1,4 @@
-"""A resumed optimizer: its moments and its place in the schedule are the checkpoint's, its settings the recipe's.
+"""A resumed optimizer: the checkpoint gives its moments and its place in the schedule, the recipe its settings.
 
 torch writes the settings of an optimizer and of its schedule beside their state, and loads both.
 """
@@ -12,7 +12,7 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
 
 def _own_settings(optimizer: Optimizer, state: dict[str, Any]) -> dict[str, Any]:
     """The state to load, with each group's settings (lr, betas, weight decay, ...) as the optimizer has them now."""
-    names = (*optimizer.defaults, "initial_lr")  # an entry of a group that is no setting counts steps, say
+    names = (*optimizer.defaults, "initial_lr")  # other entries of a group are not settings, such as a count of steps
     pairs = zip(state["param_groups"], optimizer.param_groups, strict=True)
     groups = [{**saved, **{name: own[name] for name in names}} for saved, own in pairs]
     return {**state, "param_groups": groups}

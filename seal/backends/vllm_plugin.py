@@ -1,4 +1,4 @@
-"""A weight sync: the socket of a run's own, and vLLM's side in its API process, the engine and every worker.
+"""A weight sync: the run's own socket, and vLLM's side in its API process, the engine and every worker.
 
 verl sends new weights to vLLM over a socket in /tmp that it names after the Ray job, the replica and the rank. A
 cluster counts its jobs from 1, so two runs on one host, each with a cluster of its own, use the same name: the

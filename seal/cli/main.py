@@ -121,7 +121,7 @@ def _seal(
 
 
 def execute(command, arguments: Sequence[str], program: str) -> int:
-    """Run a command line; returns the exit code. What cannot be used is one sentence on stderr."""
+    """Run a command line; returns the exit code. Input that cannot be used gives one sentence on stderr."""
     try:
         load_dotenv(HOME / ".env")
     except (UnicodeDecodeError, OSError) as error:

@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Go on unheard: Ctrl-C ends `| tee` too, and the run has a checkpoint to save."""
+        """Continue without output: Ctrl-C ends `| tee` too, and the run has a checkpoint to save."""
         with suppress(SystemExit):
             super().on_broken_pipe()
 

@@ -36,8 +36,8 @@ _PRECISION = 10**6
 class TaskRow:
     """One task of one side; turns is the number of user turns kept, WHOLE for all of them.
 
-    category: qualified by the environment (`seal.method.diagnosis.categories`). scenario: shared by tasks of which
-    none may be on the other side. withdrawal: see TrajectoryRecord.
+    category: qualified by the environment (`seal.method.diagnosis.categories`). scenario: tasks that share it must
+    be on the same side. withdrawal: see TrajectoryRecord.
     """
 
     task_id: str
@@ -93,7 +93,7 @@ def mix(sources: Sequence[tuple[float, Sequence[TaskRow]]]) -> tuple[TaskRow, ..
 
 
 def write_rows(rows: Iterable[TaskRow], path: Path | str, first: int = 0) -> None:
-    """Write rows as parquet, numbered from `first`. The bytes follow from rows and pyarrow alone."""
+    """Write rows as parquet, numbered from `first`. The bytes depend only on rows and pyarrow."""
     table = [row.to_verl(index) for index, row in enumerate(rows, first)]
     with replacing(path) as draft:
         pq.write_table(pa.Table.from_pylist(table, schema=SCHEMA), draft, compression="snappy", version="2.6")

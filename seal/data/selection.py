@@ -63,7 +63,7 @@ class RunRows(NamedTuple):
 def selected_rows(selection: Selection, environment: str = BENCHMARK) -> tuple[TaskRow, ...]:
     """The selected rows of the side or subset, in file order or mixed; ValueError when nothing is left.
 
-    The filters apply to every source of a mixture. environment: of a selection that names none.
+    The filters apply to every source of a mixture. environment: that of a selection that names none.
     """
     if selection.mixture:
         return mix([(source.weight, _rows_of(source, selection)) for source in selection.mixture])

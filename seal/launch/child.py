@@ -1,6 +1,6 @@
 """The training process from start to end, and the ending that it, an error or a signal means.
 
-It is started and ended here; of the run's folder its ending and a request to stop are all that is written.
+This module starts and ends it; in the run's folder it writes only the ending, a request to stop and the process's log.
 """
 
 import os
@@ -57,7 +57,7 @@ def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: 
         return trainer.poll() is None
 
     try:
-        # Told before the run's processes are ended, which would tell of each other's end.
+        # Written before the run's processes are ended, which would report each other's end.
         with record_launch_ending(folder, interrupt):
             interrupt.deferred = True
             follow(folder.path, log, running, deadline_s=settings.step_deadline_s, console=console)
@@ -65,7 +65,7 @@ def train(recipe: Recipe, resolved: Path, service: Service, lock: int, console: 
         stop_tree(trainer, grace_s=20)
         folder.stop.unlink(missing_ok=True)
     ending = Ending.read(folder.path) or Ending.of_code(trainer.returncode, folder.path)
-    if ending.cause == "stopped":  # the trainer knows no signal
+    if ending.cause == "stopped":  # the trainer does not know the signal
         folder.ending.unlink()
         ending = ending._replace(code=interrupt.exit_code)
     ending.write(folder.path)
@@ -99,7 +99,7 @@ def follow(run_dir: Path, log: Path, running: Callable[[], bool], *, deadline_s:
 
 @contextmanager
 def record_launch_ending(folder: RunFolder, interrupt: Interrupt) -> Iterator[None]:
-    """Write the ending that an error or a signal in the block means, unless one is told."""
+    """Write the ending that an error or a signal in the block means, unless one is written already."""
     try:
         yield
     except LaunchError as error:
@@ -111,7 +111,7 @@ def record_launch_ending(folder: RunFolder, interrupt: Interrupt) -> Iterator[No
 
 
 def name_tracked_run(folder: RunFolder) -> dict[str, str]:
-    """The variables by which Weights & Biases goes on with a resumed run: its first launch names it."""
+    """The variables by which Weights & Biases continues a resumed run: its first launch names it."""
     first = next(iter(JsonlTail(folder.launches, 0)))
     identity = text_sha256(f"{folder.path} {first['time']}")[:16]
     return {"WANDB_RUN_ID": os.environ.get("WANDB_RUN_ID", identity), "WANDB_RESUME": "allow"}

@@ -14,7 +14,7 @@ from seal.method.labels import PASS
 from seal.records.folder import FIRST, READY, START, RunFolder
 from seal.records.step import PATIENCE, StepRecord, harness_warnings, nothing_learnt, read_steps
 
-PLAIN_S = 30.0  # between two lines on how many prompts are played, where no line is live
+PLAIN_S = 30.0  # seconds between two lines on how many prompts are played, if no line is live
 ROLLOUT = "the trainer waits for the agent-loop workers, which wait for the rollout engine or the environment service"
 STAGES = {
     "validate": f"validation: {ROLLOUT}",
@@ -39,7 +39,7 @@ def size_of(path: Path) -> int:
 
 
 class JsonlTail:
-    """The lines appended to a JSONL file since the last call; offset: of the first one in bytes, of the end without."""
+    """The lines appended to a JSONL file since the last call; offset: where the first one starts, else the end."""
 
     def __init__(self, path: Path, offset: int | None = None):
         self._path = path
@@ -75,7 +75,7 @@ class Shown:
             self._start(line)
 
     def update(self) -> None:
-        """Show what the run's logs have got since the last call."""
+        """Show what was added to the run's logs since the last call."""
         for line in self._starts:
             self._start(line)
         for line in self._stages:
@@ -93,7 +93,7 @@ class Shown:
         self._begun = None if line["stage"] == READY else line
         what = START.get(line["stage"], READY)
         self.where = f"its start, {line['stage']}: {what}"
-        self._progress.reset(self._bar, total=None, description=f"start: {what}")  # its clock begins at 0 again
+        self._progress.reset(self._bar, total=None, description=f"start: {what}")  # its clock restarts at 0
 
     def _stage(self, line: dict[str, Any]) -> None:
         self.moved, self._begun = time.monotonic(), line

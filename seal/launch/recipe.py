@@ -116,7 +116,7 @@ class Recipe:
 
     @property
     def model_folder(self) -> Path:
-        """The model's folder; one of the hub has none there."""
+        """The model's folder; it does not exist for a model of the hub."""
         return HOME / Path(self.config.actor_rollout_ref.model.path).expanduser()
 
     @property
@@ -126,7 +126,7 @@ class Recipe:
 
     @property
     def task_files(self) -> tuple[str, ...]:
-        """The files of synthesised tasks that it names, sought in the repository like all that its selections name."""
+        """The files of synthesised tasks that it names, found from the repository like all files of its selections."""
         return tuple(str(HOME / file) for file in self.settings.data.task_files())
 
     @cached_property
@@ -140,7 +140,7 @@ class Recipe:
 
 
 def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
-    """The recipe of a file, sought here and then in the repository, with command-line overrides (key=value).
+    """The recipe of a file, looked up here and then in the repository, with command-line overrides (key=value).
 
     Raises LaunchError for a missing file, an unknown key, a value that is required
     and not given, or one of the wrong kind.
@@ -200,7 +200,7 @@ def _without_words(settings: SealSettings, service: EnvServiceSettings) -> Itera
 
 @cache
 def _defaults(resolve: bool = False) -> dict[str, Any]:
-    """The default of every key and block that every recipe starts from; resolve: a text for one that is required."""
+    """The default of every key and block that every recipe starts from; resolve: a text stands for a required value."""
     config = _compose(DEFAULTS, []).copy()
     if resolve:
         config.seal.name = "required"  # others follow it
@@ -210,7 +210,7 @@ def _defaults(resolve: bool = False) -> dict[str, Any]:
 
 
 def _refuse_nulls(config: DictConfig) -> None:
-    """SettingsError for the first key of null that has a default; those within a block of ours are left to it."""
+    """SettingsError for the first null key that has a default; a block of ours checks its own keys."""
     for key, value in flatten(OmegaConf.to_container(config)):
         default = None if key.startswith(("seal.", "env_service.")) else _defaults(resolve=True).get(key)
         if value is None and default is not None:
@@ -218,10 +218,10 @@ def _refuse_nulls(config: DictConfig) -> None:
 
 
 def _require_types(resolved: Mapping[str, Any]) -> None:
-    """SettingsError for the first key whose value is of another type than its default, of ours or of verl's.
+    """SettingsError for the first key, of ours or of verl's, whose value has another type than its default.
 
     A text is not a switch: verl would read `off` as true. A default of null, or one that follows another key, allows
-    anything here.
+    any type.
     """
     for key, value in flatten(resolved):
         default = _defaults().get(key)
@@ -248,8 +248,8 @@ def _attribute(path: Path, overrides: Sequence[str], error: SettingsError) -> st
 def _anchor(config: DictConfig, base: Path) -> None:
     """Make the recipe's own paths absolute, because a worker may start anywhere.
 
-    They start from the repository; for a recipe elsewhere results, and a model that is there, from its folder. A run
-    may be named by a number.
+    They start from the repository; if the recipe is elsewhere, the paths of its results, and of a model that is there,
+    start from its folder. A run's name may be a number.
     """
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
     if not OmegaConf.is_missing(config.trainer, "experiment_name"):

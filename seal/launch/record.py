@@ -30,7 +30,7 @@ MODEL_FILES = (".json", ".jinja", ".safetensors")
 TRAINER_CONFIG = "trainer.yaml"
 HIDDEN = "(left out)"
 _WORDS = r"(?i:API_?KEY|ACCESS_KEY|TOKEN|PAT|SECRET|PASSWORD|PASSWD|CREDENTIALS?)"
-_SECRET = re.compile(rf"(^|_)({_WORDS}|KEY)$")  # a KEY alone in capitals only: data.prompt_key names a column
+_SECRET = re.compile(rf"(^|_)({_WORDS}|KEY)$")  # a bare KEY only in capitals: data.prompt_key names a column
 _ASSIGNED = re.compile(rf"\b(\w*(?:\b|_)(?:{_WORDS}|KEY)=)[^&\s]+")
 _USER_INFO = re.compile(r"(\w://)[^/@\s]+@")
 
@@ -52,8 +52,8 @@ def write_record(
     """Write the record of a launch; its folder, and the facts that `seal verify` needs (shelf/lab).
 
     trainer: the recipe's configuration with the keys of a resume, which the training process reads. source: the
-    recipe's file. service: its version. Of the facts, values whose names look secret, and what an address holds before
-    its host, are left out.
+    recipe's file. service: its version. The facts leave out values whose names look secret, and what precedes the host
+    in an address.
     """
     config, stamp = recipe.config, time.strftime("%Y%m%d-%H%M%S")
     model = config.actor_rollout_ref.model.path.removeprefix(f"{HOME}/")  # a recipe elsewhere names it from there
@@ -94,7 +94,7 @@ def write_record(
 
 
 def recipe_facts(recipe: Recipe) -> dict[str, Any]:
-    """What a launch logs of its recipe, as JSON values: its tasks and its configuration without secrets."""
+    """What a launch logs about its recipe, as JSON values: its tasks and its configuration without secrets."""
     tasks = {"training": recipe.rows.train, "validation": recipe.rows.val}
     names = {side: [(row.data_source, row.task_id, row.split) for row in rows] for side, rows in tasks.items()}
     return json.loads(json.dumps({"rows": names, "config": without_secrets(OmegaConf.to_container(recipe.config))}))
@@ -118,7 +118,7 @@ def model_hashes(recipe: Recipe) -> dict[str, str]:
 
 
 def without_secrets(value: Any) -> Any:
-    """A configuration without what nobody else may read."""
+    """A configuration without what no one else may read."""
     if isinstance(value, Mapping):
         return {key: HIDDEN if _SECRET.search(str(key)) else without_secrets(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,6 +1,6 @@
 """A launch: a recipe is prepared for this machine and its folder, then carried out to its end.
 
-`launcher.py` and `seal train` are this function. Results are written under `experiments/<name>/`, the record of the
+`launcher.py` and `seal train` call `launch`. Results are written under `experiments/<name>/`, the record of the
 launch under `launcher_record/`. Exit codes: docs/operate.md#exit-codes.
 """
 
@@ -60,12 +60,12 @@ class Prepared(NamedTuple):
 
     @property
     def needs(self) -> Needs:
-        """What the run asks of its services."""
+        """What the run needs from its services."""
         return Needs(self.recipe.environments, self.recipe.task_files)
 
     @property
     def plan(self) -> str:
-        """What there is to do, in a sentence for the user."""
+        """What remains to be done, in a sentence for the user."""
         recipe, step = self.recipe, self.start.step
         if self.start.complete:
             again = f"remove {recipe.run_dir} or set another trainer.experiment_name to run it again"
@@ -122,7 +122,7 @@ def refuse(error: LaunchError, console: Console) -> int:
 
 @contextmanager
 def prepare(request: Request, console: Console) -> Iterator[Prepared]:
-    """Check a recipe, fit it to this machine and hold its folder; nothing is written there, so a refusal leaves none.
+    """Check a recipe, fit it to this machine and hold its folder; nothing is written there: a refusal leaves no folder.
 
     Raises LaunchError for whatever cannot run.
     """
@@ -152,7 +152,7 @@ def carry_out(run: Prepared, found: Found, request: Request, console: Console, i
     began, recipe = time.time(), run.recipe
     recipe.folder.ending.unlink(missing_ok=True)
     harness = recipe.settings.rollout.harness is not None
-    if harness and found.version is None:  # what a command or its policy's code runs on this machine is no client
+    if harness and found.version is None:  # code that a command or the policy runs here must not be a client
         os.environ.setdefault(variable("token"), secrets.token_hex(24))
     service = Service(found, run.needs, recipe.run_dir / "service.log")
     try:

@@ -1,7 +1,7 @@
 """The environment service of a launch or an evaluation: found, asked, started and stopped only here.
 
-A service that another process started ends with it (`owner` of /version), so only one that stands by itself is used:
-`seal serve`, or the launch script.
+A service that another process started ends with it (`owner` of /version), so only an independent one is used: that of
+`seal serve`, or of the launch script.
 """
 
 import os
@@ -39,7 +39,7 @@ class Needs(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Where a run's services are. version: what they told; None for one that is yet to be started at the only address.
+    """Where a run's services are. version: the one they report; None if one is yet to be started at the only address.
 
     notice: why it starts elsewhere than the recipe says, for the user.
     """
@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 
 def service_urls(config: DictConfig) -> tuple[str, ...]:
-    """The addresses in env_service.env_url; LaunchError if one is not HTTP's."""
+    """The addresses in env_service.env_url; LaunchError if one is not an HTTP address."""
     urls = tuple(url.rstrip("/") for url in addresses(config.env_service.env_url or ()))
     for url in urls:
         if not is_address(url):
@@ -65,7 +65,7 @@ def probe(url: str) -> dict[str, Any] | None:
     try:
         with ServiceClient(url, deadline_s=PROBE_TIMEOUT_S, attempts=1) as client:
             return client.version().model_dump()
-    except ValueError:  # no address
+    except ValueError:  # not an address
         return {}
     except ServiceError as error:
         if error.cause == "environment_refused":
@@ -95,7 +95,7 @@ def find_running(urls: Sequence[str], needs: Needs) -> Found:
 
 
 def find_or_place(urls: Sequence[str], needs: Needs) -> Found:
-    """The service that runs at the only one of `urls`, or a place for one: there, or at a free port of this machine."""
+    """The service that runs at the only address of `urls`, or a place for one: there, or a free port here."""
     url, *more = urls
     if more:
         raise LaunchError(
@@ -127,7 +127,7 @@ def _elsewhere(reason: str) -> Found:
 def _require(url: str, answer: dict[str, Any], needs: Needs, fix: str) -> dict[str, Any]:
     """The version that a service answered, without its owner; LaunchError, with what to do, if it cannot be used.
 
-    It is another process's, speaks another protocol, has other data of an environment, or lacks tasks.
+    It cannot if it is another process's, speaks another protocol, has other data of an environment, or lacks tasks.
     """
     if not answer:
         raise LaunchError(f"Something other than the environment service answers at {url}: {fix}.")
@@ -166,7 +166,7 @@ def _ask(url: str, question: Callable[[ServiceClient], Any], failure: str, fix: 
 class Service:
     """The service that was found, or one that this process starts, watches and stops; log: its output.
 
-    url, notice: as they are once it is started: another process may take its place before it listens.
+    url, notice: their values after the start, because another process may take the address before the service listens.
     """
 
     def __init__(self, found: Found, needs: Needs, log: Path):
@@ -194,7 +194,7 @@ class Service:
     def _launch(self, code: int) -> None:
         parts, variables = urlsplit(self.url), {}
         if self._needs.task_files:
-            # A script of the user's starts in another folder.
+            # The user's script starts in another folder.
             variables[variable("task_files")] = ",".join(str(Path(file).resolve()) for file in self._needs.task_files)
         command, cwd = COMMAND, HOME
         if script := os.environ.get(variable("script")):

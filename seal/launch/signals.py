@@ -10,8 +10,8 @@ from types import FrameType
 class Interrupt:
     """The launcher's answer to Ctrl-C and SIGTERM.
 
-    The first one asks the trainer to save and end, a second Ctrl-C ends everything at once. Until there is a training
-    process that can save (`deferred`), and after the grace, a signal raises KeyboardInterrupt wherever the launcher is.
+    The first one asks the trainer to save and end, a second Ctrl-C ends everything at once. Until a training process
+    runs (`deferred`), a signal raises KeyboardInterrupt wherever the launcher is; after the grace `forward` raises it.
     """
 
     def __init__(self) -> None:

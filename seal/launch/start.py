@@ -36,11 +36,11 @@ KEPT = (
     "trainer.v1.trainer_mode",
 )
 """Keys and blocks that a checkpoint depends on: the order of the tasks, C_t and Omega of the next step, the weights and
-their parts, the state of the optimizer and of the trainer. What else a run changes holds from its next step."""
+their parts, the state of the optimizer and of the trainer. Any other change takes effect from the run's next step."""
 UNDER_WAY = ("actor_rollout_ref.rollout.n", "trainer.v1.colocate_async.num_warmup_batches")
-"""Those of the asynchronous trainer, whose checkpoint holds prompts under way, with the rollouts that they had."""
+"""More such keys for the asynchronous trainer, whose checkpoint holds prompts under way with the rollouts they had."""
 OWNER = "run.txt"
-"""In a folder of checkpoints outside the run's own: the name of the run that writes there."""
+"""A file in a folder of checkpoints outside the run's own: it holds the name of the run that writes there."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def find_start(recipe: Recipe, mode: str) -> Start:
 
 
 def _require_own(recipe: Recipe, newest: int | None) -> None:
-    """LaunchError for a folder of checkpoints that another run writes: this one would go on there, and prune it."""
+    """LaunchError for a folder of checkpoints that another run writes: this one would continue there, and prune it."""
     folder, owner = recipe.checkpoints, recipe.checkpoints / OWNER
     if folder.is_relative_to(recipe.run_dir):
         return
@@ -116,7 +116,7 @@ def _require_own(recipe: Recipe, newest: int | None) -> None:
 
 
 def _require_nothing_lost(recipe: Recipe) -> None:
-    """LaunchError for a run whose checkpoints are gone: from the beginning it would drop its logs.
+    """LaunchError for a run whose checkpoints are gone: a new start would drop its logs.
 
     A step is logged after its save, so a run that logged a step at which it saves had a checkpoint.
     """
@@ -195,7 +195,7 @@ def _changes(recipe: Recipe, origin: Path, step: int) -> list[Change]:
     """The settings that a run changes when it continues after `step`; none if no launch of the origin is known.
 
     origin: the folder of the run that saved the checkpoint. LaunchError for one of KEPT, and for other training tasks,
-    as a file with other contents gives them; a validation depends on the weights alone.
+    such as those of a file with other contents; a validation depends only on the weights.
     """
     now, folder = recipe_facts(recipe), RunFolder(origin)
     launches = [*training_launches(folder, step).values()]

@@ -5,8 +5,8 @@
     w_j       = clip(mean of rho_t over Z(tau_j))   section 3.4
     Omega_t+1 = Evolve(Omega_t, C_t)                section 3.3
 
-Before it, rollouts are played under Omega_t, and Psi labels their turns where they are verified. After it, the trainer
-multiplies: A~_j = w_j A_j. A control and a teacher are arguments.
+Before it, rollouts are played under Omega_t, and the service verifies their turns and labels them by Psi. After it, the
+trainer multiplies: A~_j = w_j A_j. A control is an argument; a teacher sets `Rollout.profiled`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +22,12 @@ from seal.method.reweighting import initial_rho, update_rho, weight
 from seal.settings import SealSettings
 
 Control = Callable[[Sequence[Sequence[str]], Tally], Batch]
-"""Gives the labels to learn from, by those of the diagnosis and their tally in the window of C_t."""
+"""Returns the labels to learn from, given the diagnosed labels and their tally in the window of C_t."""
 
 
 @dataclass(frozen=True)
 class State:
-    """C_t, rho_t and Omega_{t+1}, which one round hands to the next; observed: C_t of the labels as diagnosed."""
+    """C_t, rho_t and Omega_{t+1}, which one round hands to the next; observed: C_t of the diagnosed labels."""
 
     profile: Profile
     observed: Profile
@@ -46,7 +46,7 @@ class State:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], settings: SealSettings, extension: Extension) -> Self:
-        """The state of a checkpoint, with the recipe's window, and the recipe's rho and Omega if they follow no C_t."""
+        """The state of a checkpoint, with the recipe's window, and the recipe's rho and Omega unless C_t sets them."""
         seen = (Profile.from_json(data[name]).within(settings.diagnosis.window) for name in ("profile", "observed"))
         start = cls.initial(settings, extension)
         rho = data["rho"] if settings.closed_loop and settings.reweighting.dynamic else start.rho
@@ -55,7 +55,7 @@ class State:
 
 
 class Round(NamedTuple):
-    """One round: the labels that it learned from, by rollout and turn; w by rollout; what changed Omega."""
+    """One round: the labels that it learned from, by rollout and turn; w by rollout; the changes of Omega."""
 
     state: State
     labels: Batch
@@ -71,7 +71,7 @@ def play_round(
     extension: Extension,
     control: Control,
 ) -> Round:
-    """One round."""
+    """Play one round."""
     rule = settings.reweighting
     diagnosed = [rollout.labels for rollout in rollouts]
     observed = _aggregate(state.observed, step, rollouts, diagnosed)
@@ -87,7 +87,7 @@ def play_round(
 
 
 def _aggregate(profile: Profile, step: int, rollouts: Sequence[Rollout], labels: Sequence[Sequence[str]]) -> Profile:
-    """C with each rollout in the step that drew it: the asynchronous trainer's leave the window with their Omega."""
+    """C with each rollout in the step that drew it: an asynchronous rollout leaves the window with its Omega."""
     by_step: dict[int, list[Rollout]] = {step: []}
     for rollout, z in zip(rollouts, labels, strict=True):
         if rollout.profiled:

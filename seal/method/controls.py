@@ -1,4 +1,4 @@
-"""The labels that training uses: of the diagnosis, or of a control, which could falsify it (docs/how-it-works.md)."""
+"""The labels that training uses: diagnosed, or of a control, which could falsify the method (docs/how-it-works.md)."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from seal.settings.diagnosis import DiagnosisSettings
 Batch = list[tuple[str, ...]]
 
 _DRAWS = 1000
-"""Permutations that are drawn until one changes every utility; the last one stands otherwise."""
+"""The most permutations that are drawn to find one that changes every utility; if none does, the last one stands."""
 
 
 def relabel(
@@ -25,8 +25,8 @@ def relabel(
 ) -> Batch:
     """The labels of `settings.source` by trajectory and turn, in the order of ``batch``; T_j never changes.
 
-    verifier: as diagnosed. random: drawn by the shares of labels in `recent`, the tally of *diagnosed* labels in the
-    window, this step included; by the shares of its own draws it would drift. permuted: by :func:`exchanged_names`.
+    verifier: as diagnosed. random: drawn in the proportions of `recent`, the tally of *diagnosed* labels in the window,
+    this step included; in the proportions of its own draws it would drift. permuted: by :func:`exchanged_names`.
     Excluded labels stay. Seed and step fix the draw: give the batch in an order that does not depend on timing.
     """
     diagnosed = [tuple(labels) for labels in batch]
@@ -42,10 +42,10 @@ def relabel(
 
 
 def exchanged_names(extension: Extension, seed: int) -> Mapping[str, str]:
-    """The run's permutation of the failure labels of an extension: who takes whose place.
+    """The run's permutation of the failure labels of an extension: the new name of each label.
 
-    A ring in an order that the seed draws, so that no label keeps its name or its cues; nor, among the built-in
-    labels, its utility.
+    A ring in an order that the seed draws, so that no label keeps its name or its cues, and no built-in label keeps
+    its utility.
     """
     failures, rng = sorted(extension.failures), random.Random(f"permuted:{seed}")
     for _ in range(_DRAWS):

@@ -21,7 +21,7 @@ BROKEN = frozenset({CHECKER_ERROR, GT_ERROR})
 """Labels that say that the verdict itself failed: the trajectory's reward means nothing."""
 
 EXCLUDED = BROKEN | {BUDGET_CUT}
-"""Labels that blame nobody for the turn: never counted, never weighted."""
+"""Labels that blame no one for the turn: never counted, never weighted."""
 
 SYNONYMS = {EMPTY_TURN: MISSING_TOOL_CALL}
 """Labels of the release's taxonomy that name the same failure as a label of the paper's."""
@@ -40,7 +40,7 @@ _REGISTER: dict[str, Label] = {}
 
 
 def declare(name: str, utility: float, success: bool = False) -> Label:
-    """Register a label, before a rule that gives it; ValueError for a utility not above 0, or another label's name."""
+    """Register a label before a rule uses it; ValueError for a utility not above 0, or another label's name."""
     if not utility > 0:
         raise ValueError(f"label {name!r}: utility must be positive, got {utility!r}")
     label = Label(name, float(utility), success)

@@ -15,7 +15,7 @@ _MILLION = 1_000_000
 class Rollout(NamedTuple):
     """One rollout that counts: Z(tau) by turn, r(tau), and the step whose Omega it was played with.
 
-    profiled: False leaves it out of C_t. A teacher leaves out what saw cues, as an evaluation sees none.
+    profiled: False leaves it out of C_t. A teacher leaves out rollouts that saw cues, because an evaluation sees none.
     """
 
     category: str
@@ -45,8 +45,8 @@ class Cell:
 class Tally:
     """Turns by category and label, and trajectories by category.
 
-    Excluded labels enter nothing. A trajectory with a checker or reference error is not counted by category, because
-    its reward says nothing about the policy; its other turns still count by label.
+    Excluded labels are not counted. A trajectory with a checker or reference error is not counted by category,
+    because its reward says nothing about the policy; its other turns still count by label.
     """
 
     by_label: Mapping[tuple[str, str], Cell] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class Profile:
         return sum((tally for _, tally in self.steps), Tally())
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON-ready dictionary with sorted keys; the inverse of :meth:`from_json`."""
+        """Return a JSON-ready dictionary, steps, categories and labels sorted; the inverse of :meth:`from_json`."""
         return {"window": self.window, "steps": [{"step": step, **tally.to_json()} for step, tally in self.steps]}
 
     @classmethod

@@ -20,7 +20,7 @@ from seal.settings.reweighting import Credit, ReweightSettings
 
 
 def initial_rho(settings: ReweightSettings, extension: Extension = PAPER) -> dict[str, float]:
-    """rho_0: each label's utility, the recipe's where it gives one; ValueError if it names another taxonomy's label."""
+    """rho_0: each label's utility, the recipe's if it sets one; ValueError if it names another taxonomy's label."""
     rho = {name: vocabulary.get(name).utility for name in sorted(extension.counted)}
     for label, utility in settings.rho.items():
         if label not in rho:
@@ -72,10 +72,10 @@ def weight(
 
 
 def reach(diagnosis: Sequence[Mapping[str, Any]], credit: Credit, lot: str) -> int | None:
-    """The last turn of a failed trajectory that its advantage reaches, from its diagnosis by turn; None: every turn.
+    """The last turn that a failed trajectory's advantage reaches, from its diagnosis by turn; None: every turn.
 
-    After the first turn that failed by the policy's own doing a binary reward is 0 whatever follows: later tokens add
-    noise to GRPO's gradient, nothing to its mean. Without such a turn not even the controls cut. lot: a seed.
+    After the first turn that failed through the policy's own fault, a binary reward is 0 whatever follows: later tokens
+    add noise to GRPO's gradient, nothing to its mean. Without such a turn the controls do not cut either. lot: a seed.
     """
     own = [turn["turn"] for turn in diagnosis if turn["blame"] == "own"]
     if credit == "whole" or not own:

@@ -1,7 +1,7 @@
 """The interface as a teacher (docs/how-it-works.md#the-teacher): a success with cues teaches under the plain prompt.
 
-Decided here, without an engine: which rollouts of a prompt see which cues, which are trained, and what each cue gives.
-`seal/rollout/lesson.py` replays a success.
+This module decides, without an engine, which rollouts of a prompt see which cues, which are trained, and what each cue
+gives. `seal/rollout/lesson.py` replays a success.
 """
 
 import statistics
@@ -18,8 +18,8 @@ _ROUNDING = 1e-9
 """Keeps a multiple of a share that is a whole number from being rounded below it."""
 
 Role = Literal["plain", "cued", "retry", "control"]
-"""What a rollout is in its prompt: it sees no cue; it sees Omega; it sees what answers the broken calls of the plain
-ones; or it could see that and stays plain, to measure its lift."""
+"""The role of a rollout in its prompt: it sees no cue; it sees Omega; it sees the documents that answer the broken
+calls of the plain ones; or it could see these and stays plain, to measure their lift."""
 
 
 def sees_omega(sample: int, share: float) -> bool:
@@ -45,7 +45,7 @@ class Teacher:
         return "cued" if sees_omega(sample, self.share) else "plain"
 
     def comparable(self, sample: int) -> bool:
-        """Return whether a plain rollout compares with cued ones: its failure is not the reason for their cues."""
+        """Return whether a plain rollout is comparable with cued ones: its failure is not the reason for their cues."""
         return True
 
     def failures(self, signals: Collection[str], cues: Collection[str]) -> frozenset[str]:
@@ -54,13 +54,13 @@ class Teacher:
 
 
 class Share(Teacher):
-    """The rules of `share`: the share of a prompt's rollouts sees Omega, and what passes teaches."""
+    """The rules of `share`: the share of a prompt's rollouts sees Omega, and those of them that pass teach."""
 
     teaches = True
 
 
 class Retry(Share):
-    """The rules of `retry`: the share sees documents of tools, if all of the others failed."""
+    """The rules of `retry`: the share sees documents of tools if all of the others failed."""
 
     def role(self, sample: int, rollouts: int) -> Role:
         """As above; the last of several that may retry is the control."""
@@ -73,7 +73,7 @@ class Retry(Share):
         return sees_omega(sample, self.share)
 
     def failures(self, signals: Collection[str], cues: Collection[str]) -> frozenset[str]:
-        """Those that the cues answer: they occurred before, in the plain rollouts."""
+        """The labels that the cues answer: they occurred before, in the plain rollouts."""
         return frozenset(catalogue()[cue].label for cue in cues)
 
 
@@ -81,7 +81,7 @@ TEACHERS: Mapping[str, type[Teacher]] = {"off": Teacher, "share": Share, "retry"
 
 
 def teacher_of(settings: SealSettings) -> Teacher:
-    """The teacher of a recipe; none without an interface."""
+    """The teacher of a recipe; `off` without an interface."""
     name = settings.interface.teacher if settings.shows_omega else "off"
     return TEACHERS[name](settings.interface.share)
 
@@ -100,7 +100,7 @@ def omega_for(
 
 
 def _documents(omega: Omega, cues: Collection[str], entries: Entries, broken: Collection[str] | None) -> Omega | None:
-    """Of some cues those that tell the tools' documents, of the tools that `entries` chooses; None without any."""
+    """An Omega of the cues that show documents, for the tools that `entries` chooses; None without any."""
     told = Omega.of((name for name in cues if catalogue()[name].tells_documents), omega.version)
     if broken is None or not (broken or entries == "all") or not told.active:
         return None
@@ -120,7 +120,7 @@ class Trial(NamedTuple):
     taught: bool
     """True if it is trained under the plain prompt."""
     transfer: float | None
-    """log pi(y | plain prompt) - log pi(y | with cues) of a taught one, in nats; 0 once its cues are not needed."""
+    """log pi(y | plain prompt) - log pi(y | with cues) of a taught one, in nats; 0 once it needs no cues."""
     comparable: bool
     """True if this plain rollout is comparable with cued ones; false if its failure is the reason for their cues."""
 
@@ -132,10 +132,10 @@ Prompts = Sequence[tuple[str, Sequence[Trial]]]
 def figures(prompts: Prompts) -> dict[str, dict[str, float]]:
     """Return the figures of each cue in a step, by "environment/cue".
 
-    shown, passed, taught: rollouts. prompts: those that are evidence about the cue. lift: over these, the mean reward
-    of the rollouts that saw the cue minus that of comparable plain ones. The rollouts of a prompt see the same cues, so
-    this is the lift of all of them together. Where cues change nothing the two kinds are alike, so that the choice of
-    prompts favours neither. transfer: the mean over taught rollouts (`Trial.transfer`), absent without one.
+    shown, passed, taught: counts of rollouts. prompts: the count that is evidence about the cue. lift: over these, the
+    mean reward of the rollouts that saw the cue minus that of comparable plain ones. The rollouts of a prompt see the
+    same cues, so this is the lift of all cues together. If cues change nothing, the two kinds are alike, so the choice
+    of prompts favours neither. transfer: the mean over taught rollouts (`Trial.transfer`), absent without one.
     """
     seen: dict[str, list[Trial]] = {}
     for environment, rollouts in prompts:

@@ -31,7 +31,7 @@ def task_id(category: str, scenario: int) -> str:
 
 
 def parse_task_id(task: str) -> tuple[str, int]:
-    """Category and scenario of a task id, past the benchmark's for a synthesised task; ValueError for anything else."""
+    """Category and scenario of a task id (past the benchmark's for a synthesised one); ValueError for anything else."""
     if made := _MADE_ID.fullmatch(task):
         return made[1], SCENARIO_COUNT + int(made[2], 16)
     match = _TASK_ID.fullmatch(task)
@@ -44,5 +44,5 @@ def parse_task_id(task: str) -> tuple[str, int]:
 
 
 def variant(category: str) -> str:
-    """The variant of the benchmark that a category of its own or of synthesised tasks is."""
+    """The benchmark's variant to which a category, the benchmark's own or of synthesised tasks, belongs."""
     return category.split("_", 2)[2] if category in MADE_CATEGORIES else category

@@ -10,7 +10,7 @@ from seal.system.jsonl import Line, read_jsonl
 
 MODEL = "actor_rollout_ref.model.path"
 ANCHORS = ("actor_rollout_ref.rollout.agent.agent_loop_config_path", "seal.run_dir")
-"""Paths in the repository and in the run's folder: where these have moved, other paths move with them."""
+"""Paths in the repository and in the run's folder: if these have moved, other paths move with them."""
 
 
 class Change(NamedTuple):
@@ -26,7 +26,7 @@ class Change(NamedTuple):
 
     @property
     def roots(self) -> tuple[Path, Path] | None:
-        """Two absolute paths of one name without the parts in which they end alike; None for other values."""
+        """Two absolute paths of the same name, without their common last parts; None for other values."""
         one, two = (Path(str(value)) for value in (self.before, self.after))
         if not (one.is_absolute() and two.is_absolute() and one.name == two.name):
             return None
@@ -59,7 +59,7 @@ def same_model(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | No
 
 
 def training_launches(folder: RunFolder, last: int) -> dict[int, Mapping[str, Any]]:
-    """The facts of the launches that trained a run up to the step `last`, by the step that each went on after."""
+    """The facts of the launches that trained a run up to the step `last`, by the step that each continued after."""
     lines = read_jsonl(folder.launches) if folder.launches.exists() else ()
     values = [line.value for line in lines if isinstance(line, Line) and {"step", "config"} <= line.value.keys()]
     # Of several launches at a step, the last one has trained what stays.

@@ -23,7 +23,7 @@ class Ending(NamedTuple):
 
     @classmethod
     def of_code(cls, code: int, run_dir: Path | str) -> Self:
-        """The ending of a training process that has told none, by the code with which it ended."""
+        """The ending of a training process that has written none, by its exit code."""
         if code == 0:
             return cls(exits.FINISHED, "finished", "The last step is trained.")
         if code < 0:
@@ -35,7 +35,7 @@ class Ending(NamedTuple):
         return cls(exits.FAILED, "error", f"The training process ended with code {code} and did not say why.")
 
     def write(self, run_dir: Path | str) -> None:
-        """Write it, unless a process that is nearer to the cause has told already, or the disk is full."""
+        """Write it, unless a process that is nearer to the cause has written one, or the disk is full."""
         path = RunFolder(run_dir).ending
         if not path.exists():
             with suppress(OSError):

@@ -18,9 +18,9 @@ from seal.records.trajectory import TrajectoryRecord, count_tokens, count_user, 
 from seal.system.jsonl import BadLine, read_records
 
 PATIENCE = 3
-"""First steps without a group with signal after which a run is told that it learns nothing."""
+"""First steps without a group with signal after which the user is told that the run learns nothing."""
 LEAST_TRAINED = 0.5
-"""The share of the sampled tokens below which a run with a harness is warned."""
+"""The trained share of the sampled tokens below which the user of a harness is warned."""
 REWARD = ("reward_mean", "pass_share")
 """The names of the reward figures."""
 
@@ -119,7 +119,7 @@ class StepRecord:
     pass_share: float | None = None
     """Share of the trajectories that passed."""
     trajectories: int = 0
-    """Trajectories."""
+    """Number of trajectories."""
     groups_with_spread: int = 0
     """Groups whose rewards differ: those with a learning signal."""
     trajectories_dropped: int = 0
@@ -151,7 +151,7 @@ class StepRecord:
     trained_share: float = 1.0
     """The share of the sampled tokens that is trained; below 1 only with `seal.rollout.trained=main`."""
     unsampled_calls: int = 0
-    """Calls of a harness's own, which no sampled message holds."""
+    """Calls that reached the episode and that no sampled message holds."""
 
     # Timing
     seconds: dict[str, float] = field(default_factory=dict)
@@ -177,7 +177,7 @@ class StepRecord:
 
     @classmethod
     def of(cls, step: int, records: Sequence[TrajectoryRecord]) -> Self:
-        """The figures of a step that follow from its trajectories alone."""
+        """The figures of a step that follow only from its trajectories."""
         sampled = sum(record.tokens for record in records)
         return cls(
             step=step,
@@ -294,7 +294,7 @@ def nothing_learnt(steps: Sequence[StepRecord]) -> str | None:
 
 
 def harness_warnings(step: StepRecord) -> dict[str, str]:
-    """What a step says of its harness that a user would want to change, each by a name."""
+    """What a step shows about its harness that a user would want to change, each by a name."""
     found = {}
     if step.trained_share < LEAST_TRAINED:
         found["trained in part"] = (

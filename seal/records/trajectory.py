@@ -72,7 +72,7 @@ class TrajectoryRecord:
     turns: int = 0
     """User turns of the task; 0 if unknown."""
     progress: Finite = 0.0
-    """Share of the turns that need calls that met the verifier."""
+    """Of the turns that need calls, the share that met the verifier."""
     calls: int = 0
     """Tool calls."""
     errors: int = 0
@@ -119,7 +119,7 @@ class TrajectoryRecord:
     trained_share: Finite = 1.0
     """With a harness: the share of the sampled tokens that is trained."""
     unsampled_calls: int = 0
-    """With a harness: calls of its own, which no sampled message holds."""
+    """With a harness: calls that reached the episode and that no sampled message holds."""
     spans: tuple[tuple[int, int, int], ...] = ()
     """(turn, start, end) of each assistant message, in response tokens (of the main dialogue)."""
 
@@ -155,11 +155,11 @@ class TrajectoryRecord:
     day: str = ""
     """The service's date, which one tool reads."""
     user: tuple[dict[str, Any], ...] = ()
-    """Where a model plays the user, its messages with who said them and their cost (`seal.rollout.user.Spoken`)."""
+    """If a model plays the user, its messages with who said them and their cost (`seal.rollout.user.Spoken`)."""
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any] | None, **known: Any) -> Self:
-        """A record with the findings of the service's answer to /evaluate; None if the episode was not evaluated."""
+        """A record with what the service answered to /evaluate; evaluation: None if the episode was not evaluated."""
         if evaluation is None:
             return cls(**known)
         names = ("labels", "diagnosis", "evidence", "turns", "progress", "calls", "errors")
@@ -227,7 +227,7 @@ class TrajectoryRecord:
 
     @classmethod
     def from_line(cls, value: Mapping[str, Any]) -> Self:
-        """Rebuild a record from the line that :meth:`line` or the release made; ValidationError if it is not one."""
+        """Rebuild a record from the line that :meth:`line` or the release made; ValueError if it is not one."""
         value, messages = upgrade(value), []
         for name, role in (("input", "user"), ("output", "assistant")):
             said = value.get(name, ())
@@ -242,7 +242,7 @@ class TrajectoryRecord:
 
 
 def count_labels(rows: Iterable[Sequence[str]]) -> Counter[str]:
-    """Turns by label; failures of the checker are left out."""
+    """Turns by label; excluded labels are left out."""
     return Counter(label for row in rows for label in row if label not in EXCLUDED)
 
 

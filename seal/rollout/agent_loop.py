@@ -33,7 +33,7 @@ class SEALAgentLoop(AgentLoopBase):
         return prompt_ids  # verl would cut off the head of the prompt, and with it the tools; the stream refuses it
 
     async def run(self, sampling_params: dict[str, Any], **columns) -> list[AgentLoopOutput]:
-        """Roll one trajectory out; columns: the data set's, and what the trainer adds.
+        """Roll one trajectory out; columns: those of the data set, and those that the trainer adds.
 
         Returns its dialogues with the policy, the main one last: verl takes the reward and the advantage from there.
         """
@@ -91,11 +91,11 @@ def _output(record: TrajectoryRecord, streams: Sequence[TokenStream], step: int,
 
 
 _READ: dict[int, tuple[DictConfig, tuple[SealSettings, EnvServiceSettings, Budgets]]] = {}
-"""By the identity of a worker's configuration, which stays referenced."""
+"""The settings by the id of a worker's configuration, which stays referenced."""
 
 
 def _read_once(config: DictConfig) -> tuple[SealSettings, EnvServiceSettings, Budgets]:
-    """What each rollout needs of its worker's configuration; reading it takes a third of a rollout's own time."""
+    """What each rollout needs from its worker's configuration; reading it takes a third of a rollout's own time."""
     if id(config) not in _READ:
         _READ[id(config)] = config, (SealSettings.of(config), EnvServiceSettings.of(config), Budgets.of(config))
     return _READ[id(config)][1]

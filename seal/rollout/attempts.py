@@ -1,4 +1,4 @@
-"""The rollout of a row, and its lesson: an episode that is played again when infrastructure failed it."""
+"""The rollout of a row, and its lesson: an episode that is played again if infrastructure lost it."""
 
 import time
 from dataclasses import replace
@@ -36,7 +36,7 @@ class Attempts:
         self.teacher: Teacher = teacher_of(settings)
 
     async def roll_out(self, row: Row, sampling_params: dict[str, Any], told: Played | None = None) -> Played:
-        """Let the policy play a row's task, or repeat what it said in another dialogue of it (told)."""
+        """Let the policy play a row's task, or repeat what it said in another dialogue of the task (told)."""
         settings, started = self._settings, time.monotonic()
         limits = settings.rollout.deadline_s, "seal.rollout.deadline_s"
         terms = Terms(row.trains, settings.reward, settings.diagnosis.taxonomy, *limits)
@@ -62,7 +62,7 @@ class Attempts:
     async def learn(self, row: Row, told: Played) -> tuple[TrajectoryRecord, TokenStream | None]:
         """Return the lesson of a rollout with cues: its messages in a plain episode; None unless both pass.
 
-        The record stays, unless infrastructure loses the lesson: then the rollout is lost.
+        The record does not change unless infrastructure loses the lesson: then the rollout is lost.
         """
         record, _ = told
         if not row.cues or not record.usable or not record.passed or record.truncated:
@@ -85,7 +85,7 @@ class Attempts:
 
         if rollout.harness is None:
             return policy()
-        from seal.rollout.harness.speaker import HarnessSpeaker  # its server loads only where a recipe names a harness
+        from seal.rollout.harness.speaker import HarnessSpeaker  # its server loads only if a recipe names a harness
 
         log = Path(settings.run_dir, "harness", "train" if row.guided else "val", f"{row.place}.log")
         most, trained = (self._budgets.max_steps, rollout.trained) if row.trains else (None, "main")

@@ -1,4 +1,4 @@
-"""The budgets of a trajectory in tokens: how much the next message may have, and which limit says so."""
+"""The budgets of a trajectory in tokens: how long the next message may be, and which limit decides."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from seal.settings import SealSettings
 class Budgets:
     """Limits in tokens, and in messages of a training trajectory; docs/how-it-works.md names their keys.
 
-    message, validation_message: one assistant message. response: what follows the first prompt. model: prompt and
+    message, validation_message: one assistant message. response: all after the first prompt. model: prompt and
     response. actor: the same, in training. max_steps: assistant messages, in training.
     """
 

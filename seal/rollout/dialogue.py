@@ -12,9 +12,9 @@ class Dialogue:
     """The messages so far, and what is known about them.
 
     turns: the user turn of each assistant message; turn: the current one. truncated: the numbers of the messages that a
-    length limit cut. info: the service's information about the episode. stop: how it ended (TrajectoryRecord); note: in
-    the words of a speaker that refused. waiting_for: the one that was waited for last. times: of each answered message,
-    when it was asked for, said and answered, in seconds since the start. user: what a model said in the user's part.
+    length limit cut. info: the service's information on the episode. stop: how it ended (TrajectoryRecord). note: why,
+    in a refusing speaker's words. waiting_for: the one that was waited for last. times: when each answered message was
+    asked for, said and answered, in seconds since the start. user: what a model said as the user.
     """
 
     messages: list[dict[str, str]] = field(default_factory=list)

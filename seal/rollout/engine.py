@@ -25,7 +25,7 @@ from seal.system.text import last_line
 
 
 class EngineSpeaker(TokenSpeaker):
-    """The policy of one dialogue. stream: its tokens. tokens_in: of the prompts of all its requests."""
+    """The policy of one dialogue. stream: its tokens. tokens_in: the prompt tokens of all its requests."""
 
     name = "the rollout engine"
 
@@ -43,7 +43,7 @@ class EngineSpeaker(TokenSpeaker):
         self._max_steps = budgets.max_steps if row.trains else None
         self._sampling_params = sampling_params
         self._seed = f"{settings.seed}/{row.place}/{attempt}"
-        self._request_id = uuid4().hex  # one for all messages, so that the same server holds the prefix
+        self._request_id = uuid4().hex  # the same for all messages, so that one server holds the prefix
         native = NativeFormat(loop.rollout_config.multi_turn.format, loop.tokenizer)
         self.stream = TokenStream(loop, budgets, row.trains, native if row.prompt_mode == NATIVE else None)
         self.tokens_in = 0
@@ -51,7 +51,7 @@ class EngineSpeaker(TokenSpeaker):
     async def say(self, dialogue: Dialogue, most: int | None = None) -> Said | None:
         """Take in what the environment said, and sample the next message unless a budget is used up.
 
-        most: tokens of the message, if it may have fewer than the budgets leave.
+        most: the limit of the message in tokens, if it is lower than what the budgets leave.
         """
         room = await self.stream.hear(dialogue)
         message, stops = len(self.stream.sampled), self.stream.stops

@@ -23,7 +23,7 @@ Instance = tuple[AsyncServiceClient, str]
 """A service, and the id of an episode's instance on it."""
 
 MAX_REBUILDS = 3
-"""Per episode: after more, the episode itself is what ends its services."""
+"""Rebuilds of one episode: if it needs more, the episode itself is what brings its services down."""
 RELEASE_S = 10.0
 ROLES = {"ipython": "tool"}
 """Roles that verl's token builder knows by another name; the policy's chat template writes its own."""
@@ -32,7 +32,7 @@ ROLES = {"ipython": "tool"}
 class Observation(NamedTuple):
     """What one message led to: the messages that follow it, whether the episode is over, and the current user turn.
 
-    user: what the user hears, whose message is due; None if the policy's is.
+    user: what the user hears, if the user's message is due; None if the policy's is.
     """
 
     messages: tuple[dict[str, str], ...]
@@ -50,8 +50,8 @@ class _Message(NamedTuple):
 class Episode:
     """The verbs of one episode, each of which survives restarts of its service; ServiceError if it cannot.
 
-    params: those of /create. environment: the one that plays the task; that of the services'
-    clients by default. others: further fields of /create, as `refused_calls`.
+    params: those of /create. environment: the one that plays the task; by default that of the
+    services' clients. others: further fields of /create, such as `refused_calls`.
     """
 
     def __init__(

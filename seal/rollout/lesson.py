@@ -34,8 +34,8 @@ class Lesson(TokenSpeaker):
 def leave_out_failures(lesson: TokenStream, evidence: Sequence[Mapping[str, Any]]) -> None:
     """Mask the messages whose calls failed; evidence: of the replay, by turn.
 
-    GRPO may reward a failed call of a success that the policy sampled itself, because the same call costs it
-    elsewhere. A lesson was sampled under another prompt, so nothing takes back what it imitates.
+    GRPO can reward a failed call in a success that the policy sampled itself, because the same call costs it
+    elsewhere. A lesson was sampled under another prompt, so nothing would offset the reward.
     """
     spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for turn, start, end in lesson.spans:

@@ -1,7 +1,7 @@
 """The model's own tool format: an episode as its chat template shows it, and its sampled messages as verl reads them.
 
 The service exchanges text in the format `native`, with tools, calls and results as JSON in it. Here that text becomes
-messages with tools, and a sampled message that text. What looks like a call and is not read is written down as unread.
+messages with tools, and a sampled message that text. What looks like a call and cannot be read is recorded as unread.
 """
 
 import json
@@ -50,7 +50,7 @@ PARSERS: Mapping[str, Marks] = {
     ),
     "gemma4": Marks("<|tool_call>", "<tool_call|>"),
 }
-"""verl's parsers. A message is read call by call, so that a bad one takes no other with it."""
+"""verl's parsers. A message is read call by call, so that a bad call does not affect the others."""
 
 _TAGGED = re.compile(
     rf"(?:<(?:{_DSML})?parameter(?:=| name=\")|<arg_key>)([^>\"<\n]+)\"?(?: string=\"(\w+)\")?"
@@ -79,7 +79,7 @@ class _Text:
 
 
 class NativeFormat:
-    """The tool format of a model; parser: names verl's, of PARSERS."""
+    """The tool format of a model; parser: the name of verl's parser, a key of PARSERS."""
 
     def __init__(self, parser: str, tokenizer: Any):
         self._name, self._marks, self._tokenizer = parser, PARSERS[parser], tokenizer
@@ -91,7 +91,7 @@ class NativeFormat:
     async def read(self, text: str, stop: str, tools: Sequence[Mapping[str, Any]]) -> str:
         """A sampled message as the service reads it.
 
-        stop: the stop token at its end, "" without one. tools: entries of a request's `tools`, whose types values get.
+        stop: the stop token at its end, "" without one. tools: entries of a request's `tools`; values get their types.
         """
         marks, harmony = self._marks, self._name == "gpt-oss"
         if stop != marks.closing:
@@ -121,7 +121,7 @@ class NativeFormat:
         )
 
     async def _call(self, inside: str, number: int, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-        """What stands between the marks of a call as an entry of `tool_calls`, None if it is none."""
+        """The text between the marks of a call as an entry of `tool_calls`, None if it is not a call."""
         marks = self._marks
         if self._name == "gpt-oss":
             inside = _RECIPIENT.sub(r"\1 <|constrain|>json<|message|>", inside)
@@ -136,7 +136,7 @@ class NativeFormat:
     def _meant(
         self, found: FunctionCall, inside: str, tools: Sequence[Mapping[str, Any]]
     ) -> tuple[str, Mapping[str, Any]]:
-        """A call as it was written: verl reads numbers where a text is asked for, and nothing where JSON is broken."""
+        """A call as it was written: verl reads numbers where text is asked for, and nothing if the JSON is broken."""
         if self._name == "kimi":
             arguments = inside.partition("<|tool_call_argument_begin|>")[2]
             return call_of({"name": _KIMI.match(found.name)[1], "arguments": arguments})
@@ -161,7 +161,7 @@ def _type(schema: Any) -> Any:
 
 
 def _value(raw: str, kind: Any) -> Any:
-    """A tagged value: as it stands where its type is that of a text, else as JSON or Python where it is that."""
+    """A tagged value: the text itself if its type is a string, else the JSON or Python value if it is one."""
     text = raw[1:-1] if len(raw) > 1 and raw[0] == raw[-1] == "\n" else raw
     kinds = kind if isinstance(kind, list) else [kind]
     if "string" in kinds:
@@ -184,7 +184,7 @@ def token_builder(tokenizer: Any, model_type: str | None, kwargs: Mapping[str, A
 class Prompt(NamedTuple):
     """An episode for a chat template: its messages, the tools of its system text, and those announced later.
 
-    The latter stay in the text of their message: a template shows tools at the beginning alone, and what was sampled
+    The latter stay in the text of their message: a template shows tools only at the beginning, and what was sampled
     after it must not move.
     """
 
@@ -194,7 +194,7 @@ class Prompt(NamedTuple):
 
 
 def request(dialogue: Sequence[Mapping[str, str]]) -> Prompt:
-    """The messages of an episode; an answer to what was no call of the format is the user's."""
+    """The messages of an episode; an answer to what was not a call of the format becomes a user message."""
     first, rest = dialogue[0], dialogue[1:]
     if first["role"] != "system":
         first, rest = {"content": ""}, dialogue

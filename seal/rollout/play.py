@@ -43,7 +43,7 @@ class Terms:
 async def play(
     episode: Episode, speaker: Speaker, known: Mapping[str, Any], terms: Terms, user: User | None = None
 ) -> TrajectoryRecord:
-    """Open an episode, pass messages to and fro until it or the speaker ends, evaluate and release it.
+    """Open an episode, pass messages back and forth until it or the speaker ends, evaluate and release it.
 
     known: the record's fields that name the rollout (task_id, data_source, category, split, sample, ...). A failure of
     the service or the speaker gives a record with its cause (`infra`); any other record has the evaluation and reward.
@@ -87,7 +87,7 @@ async def play(
 
 def _reward(evaluation: Mapping[str, Any], terms: Terms, cut: bool) -> float:
     if not terms.training:
-        return float(bool(evaluation["valid"]))  # a validation is judged by the verifier alone
+        return float(bool(evaluation["valid"]))  # only the verifier judges a validation
     own = taxonomy_of(terms.taxonomy).reward if terms.taxonomy else None
     if cut or not own:
         return terminal_reward(evaluation, terms.reward, cut)

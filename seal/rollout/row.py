@@ -17,9 +17,9 @@ LEAK_GUARD_SHARE = 0.05
 class Row:
     """One rollout of one task.
 
-    turns: of a prefix of the task; -1 for the whole. sample: the number of the rollout among its prompt's. step: the
-    trainer's step, which drew it. index: of the task in its data set. guided: played as in training, as the shown side
-    of a withdrawal is too. omega: what the episode shows, None for the plain benchmark.
+    turns: the length of a prefix of the task; -1 for the whole. sample: the number of the rollout among those of its
+    prompt. step: the trainer's step, which drew it. index: the place of the task in its data set. guided: played as in
+    training, like the shown side of a withdrawal. omega: what the episode shows, None for the plain benchmark.
     withdrawal: see TrajectoryRecord. prompt_mode: the prompt and parser format.
     """
 
@@ -57,7 +57,7 @@ class Row:
 
     @property
     def trains(self) -> bool:
-        """Whether its tokens are trained and training's budgets hold; a withdrawal is only measured."""
+        """Whether its tokens are trained and training's budgets apply; a withdrawal is only measured."""
         return self.guided and self.withdrawal is None
 
     @property
@@ -71,7 +71,7 @@ class Row:
 
     @property
     def draw(self) -> str:
-        """The same for all rollouts of its prompt."""
+        """The key that all rollouts of its prompt share."""
         return f"{self.step}/{self.index}"
 
     @property
@@ -85,8 +85,8 @@ class Row:
         return {name: getattr(self, name) for name in names} | {"drawn": self.step if self.guided else None}
 
     def create_params(self, always_guarded: bool = False) -> dict[str, Any]:
-        """The parameters of the service's /create. always_guarded: the leak guard watches whatever has an Omega."""
-        # Validation is judged as officially, also on tasks of the training side.
+        """The parameters of the service's /create. always_guarded: the leak guard watches each one with an Omega."""
+        # Validation is judged by the official rules, also on tasks of the training side.
         params: dict[str, Any] = {"split": self.split if self.guided else "eval", "tool_prompt_mode": self.prompt_mode}
         if self.turns > 0:
             params["turns"] = self.turns

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 PROBE_EVERY_S = 1.0
 """The interval between probes of a failed service while no other one is up."""
 REPROBE_EVERY_S = 15.0
-"""The same while another one is up, so that a hanging service delays few episodes."""
+"""The interval while another one is up, so that a hanging service delays few episodes."""
 
 
 def addresses(env_url: str | Iterable[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The tokens of one dialogue as they are trained: what was sampled, and masked context between.
+"""The tokens of one dialogue as they are trained: what was sampled, with masked context between.
 
 verl's continuous-token builder renders the context; nothing is appended before its room is checked.
 """
@@ -23,9 +23,9 @@ class TokenStream:
 
     ids: prompt and response. prompt_length: tokens of the first prompt. mask: 1 for a sampled token, 0 for context, per
     response token; logprobs: natural logarithms, 0 for context, per response token. spans: (turn, start, end) of each
-    sampled message in response tokens. versions: the steps of the weights that sampled them. length: of prompt and
-    response in tokens, when it was last compared with the budgets. room: the most tokens of the next message; limit:
-    the budget (a key of CUTS) that leaves no more. stops: the tokens that end a message.
+    sampled message in response tokens. versions: the steps of the weights that sampled them. length: tokens of prompt
+    and response when last compared with the budgets. room: the most tokens of the next message; limit: the budget (a
+    key of CUTS) that leaves no more. stops: the tokens that end a message.
     native: the model's own tool format, None if the prompt mode is a text.
     """
 
@@ -59,7 +59,7 @@ class TokenStream:
         return other
 
     def without(self, others: "Sequence[TokenStream]") -> "TokenStream":
-        """The same tokens; a message that one of the others has too is context."""
+        """The same tokens; a message that is also in one of the others is context."""
         there = {id(message) for other in others for message in other.sampled}
         own = self.branch(len(self.sampled))
         for message, (_, start, end) in zip(self.sampled, self.spans, strict=True):
@@ -102,14 +102,14 @@ class TokenStream:
             mask, logprobs = [0] * (len(ids) - prompt), [0.0] * (len(ids) - prompt)
         else:
             if dialogue.truncated and dialogue.truncated[-1] == len(self.sampled) - 1:
-                # In validation, as officially, a cut message is closed and the dialogue goes on.
+                # In validation, as in the official runner, a cut message is closed and the dialogue continues.
                 ids, mask, logprobs = [*ids, self._loop.tokenizer.eos_token_id], [*mask, 0], [*logprobs, 0.0]
             previous = messages[: self._heard + 1]  # with the message that was sampled last
             merged, *_ = await on_token_path(
                 self._loop.ct_merge_context_msg(previous, messages, ids, mask, logprobs, tools=tools)
             )
             new = merged.token_ids[len(ids) - (taken := merged.removed_prefix_token_count) :]
-            # verl takes a stop token back that opens the next message too; it was sampled, so it stays, once.
+            # verl removes a stop token that also opens the next message; it was sampled, so it stays, once.
             new = new[taken:] if taken and new[:taken] == ids[-taken:] else new
             ids, mask, logprobs = [*ids, *new], [*mask, *(0 for _ in new)], [*logprobs, *(0.0 for _ in new)]
         self.length = len(ids)
@@ -124,7 +124,7 @@ class TokenStream:
     ) -> tuple[list[int], int]:
         """The first tokens, and how many of them are the first prompt.
 
-        A history that a harness wrote anew holds what follows the first prompt, as context of the response.
+        A history that a harness rewrote also contains what follows the first prompt, which is context of the response.
         """
         ids = await on_token_path(self._loop.ct_build_initial_tokens(messages, tools=tools))
         roles = [message["role"] for message in messages]

@@ -1,4 +1,4 @@
-"""The laws of one trajectory's token stream: a run trains on exactly the tokens that it sampled.
+"""The rules of one trajectory's token stream: a run trains on exactly the tokens that it sampled.
 
 Sampled ids and log-probs come from the engine and must reach the trainer unchanged, in order, with mask 1; everything
 between them is context, with mask 0 and log-prob 0. `check` enforces this.

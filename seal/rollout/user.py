@@ -1,7 +1,7 @@
-"""Who says the user's messages where a task has a part for a language model: an endpoint, or a stored record.
+"""Who says the user's messages if a task has a part for a language model: an endpoint, or a stored record.
 
-The part (instructions, tools) comes from the environment and goes to nobody else. What fails here is a failure of
-infrastructure (`user`, `user_timeout`); what no user says, the environment refuses (`user_role`).
+The part (instructions, tools) comes from the environment and goes to no one else. Failures here are failures of
+infrastructure (`user`, `user_timeout`); this module and the environment refuse what no user says (`user_role`).
 """
 
 import asyncio
@@ -25,9 +25,9 @@ USER = "the user"
 KEY_VARIABLE = "SEAL_USER_API_KEY"
 ATTEMPTS, PAUSE_S = 3, 0.5
 MAX_BYTES = 2**18
-"""Of an answer of the endpoint."""
+"""Bytes of the endpoint's answer at most."""
 MAX_TOKENS = 1024
-"""Of one message."""
+"""Tokens of one message at most."""
 
 
 class Spoken(NamedTuple):
@@ -159,5 +159,5 @@ async def _post(base_url: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
 
 @functools.lru_cache(maxsize=1)
 def _places(loop: asyncio.AbstractEventLoop, concurrency: int) -> asyncio.Semaphore:
-    """Those of the process; its agent loops share an event loop."""
+    """The places of the process; its agent loops share an event loop."""
     return asyncio.Semaphore(concurrency)

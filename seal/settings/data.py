@@ -38,7 +38,7 @@ class Selection(Settings):
     split: Literal["train", "eval"] = "train"
     """The side of the split."""
     subset: str | None = None
-    """One of the environment's splits or categories instead of the side (`seal env list`); of the benchmark the
+    """One of the environment's splits or categories instead of the side (`seal env list`); for the benchmark, the
     release's side, `released_ids_train` or `released_ids_eval`."""
     categories: tuple[Category, ...] = ()
     """Task categories; one may be given as a text."""
@@ -91,7 +91,7 @@ class DataSettings(Settings):
         return (self.train, *self.val, *([self.withdrawal] if self.withdrawal else []))
 
     def environments(self, default: str) -> tuple[str, ...]:
-        """The environments that the run takes tasks from. default: of selections that name none."""
+        """The environments that the run takes tasks from. default: that of selections that name none."""
         named = []
         for selection in self.selections():
             sources = [source.environment or BENCHMARK for source in selection.mixture]

@@ -21,8 +21,8 @@ class EvolveSettings(Settings):
     """Cues of those kinds that are not in use, by name, or in one environment, as `tau2_telecom/caution`. A launch
     adds those for which the prompt mode has no words."""
     adaptive: tuple[Kind, ...] = ("guideline",)
-    """The kinds that C_t switches; cues of the other kinds are on in every training observation. None of them
-    freezes Omega."""
+    """The kinds that C_t switches; cues of the other kinds are on in every training observation. An empty
+    list freezes Omega."""
     prevalence: NonZeroShare = 0.10
     """A label becomes a weakness at this share of the recent turns or above."""
     prevalence_of: Literal["turns", "failures"] = "turns"

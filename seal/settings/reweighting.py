@@ -31,4 +31,4 @@ class ReweightSettings(Settings):
     """The sightings of a label in the window of C_t at which its figures count in full."""
     credit: Credit = "whole"
     """The turns that a failed trajectory's advantage reaches: all (`whole`, the paper), or those up to the first that
-    the policy failed itself (`failed`); as controls, up to a drawn one (`drawn`), or the first alone (`first`)."""
+    the policy failed itself (`failed`); as controls, up to a drawn one (`drawn`), or only the first (`first`)."""

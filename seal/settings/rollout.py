@@ -18,13 +18,13 @@ class RolloutSettings(Settings):
     """An agent of your own that plays the policy's part: `module:function`, or a command with its arguments; `null` for
     SEAL's own loop (docs/harness.md)."""
     harness_failure: Literal["lost", "failed"] = "lost"
-    """What it is if the agent exits, raises or leaves before the end: `lost` to infrastructure and played again, or
-    `failed`, the policy's failure once it has spoken."""
+    """What a rollout is if the agent exits, raises or leaves before the end: `lost` to infrastructure and played again,
+    or `failed`, the policy's failure once it has spoken."""
     harness_env: tuple[str, ...] = ()
     """Names of environment variables that a command inherits beside PATH, HOME and the like."""
     trained: Literal["all", "main"] = "all"
-    """Which of an agent's dialogues with the policy are trained: `all`, or the `main` one, most of whose calls and
-    answers reached the episode."""
+    """Which of an agent's dialogues with the policy are trained: `all`, or the `main` one, with the most
+    calls and answers that reached the episode."""
     max_steps: Count = 20
     """Assistant messages of a training trajectory (paper, Table 4); validation follows the benchmark's limit."""
     max_message_tokens: Count = 1024

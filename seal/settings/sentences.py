@@ -44,7 +44,7 @@ def nearest(key: str, known: Iterable[str], otherwise: str = ".") -> str:
 def refusal(block: type[BaseModel], prefix: str, errors: Sequence[Mapping[str, Any]]) -> SettingsError:
     """The sentence for pydantic's errors about a block that the recipe calls `prefix`: it names the first.
 
-    A key that is unknown comes before any other, because a required one may be missing for its misspelling.
+    An unknown key comes first, because it may be the misspelling of a required key, which is then missing too.
     """
     error = min(errors, key=lambda each: each["type"] != "extra_forbidden")
     key, expected = prefix, block

@@ -28,7 +28,7 @@ class EnvServiceSettings(Settings):
     """Seconds that an episode waits while no service answers."""
 
     def __hash__(self) -> int:
-        # A process keeps one set of clients for its settings, and `prompt_modes` has no hash of its own.
+        # A process keeps one set of clients for its settings, and `prompt_modes` is not hashable.
         return hash(self.model_dump_json())
 
     def mode(self, environment: str) -> str:

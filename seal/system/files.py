@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 ROOM = 1 << 20
-"""Bytes: a disk with less is full."""
+"""Bytes: a disk with less free space is full."""
 LARGE, HEAD = 1 << 30, 1 << 20
 """Bytes: of a file from LARGE on, `quick_sha256` reads the first HEAD."""
 

@@ -1,4 +1,4 @@
-"""A lock on a folder that ends with its holders, however they end."""
+"""A lock on a folder that is released when its holders terminate, however they do."""
 
 import fcntl
 import json
@@ -52,8 +52,8 @@ def lock(path: Path) -> Iterator[int]:
     """Hold the lock of a file; yields its descriptor, and a process that inherits it holds the lock too.
 
     The kernel releases the lock when its holders have ended; a file without a living holder blocks nothing. A folder
-    that is made for the lock and gets nothing else goes with it. Raises Locked, CannotLock, or OSError if the file
-    cannot be written.
+    that is made for the lock and gets nothing else is removed with it. Raises Locked, CannotLock, or OSError if
+    the file cannot be written.
     """
     made = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ def http_url(host: str, port: int) -> str:
 
 
 def is_address(url: str) -> bool:
-    """Return whether a text is an HTTP address of a host, with a port that can be one if it names any."""
+    """Return whether a text is an HTTP address of a host, with a valid port if it names one."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -44,8 +44,8 @@ def is_free(url: str) -> bool:
 def free_port() -> int:
     """Return a TCP port of the loopback interface that nothing listens on, and that no other caller gets for a minute.
 
-    A connection that was closed here waits there: a server, which sets SO_REUSEADDR, may bind the port, and the kernel
-    chooses it for nobody else.
+    A connection that was closed here waits there: a server, which sets SO_REUSEADDR, can bind the port, and the kernel
+    chooses it for no one else.
     """
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

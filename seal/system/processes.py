@@ -17,7 +17,7 @@ import psutil
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 KILL_S = 10.0
-"""Within which the kernel ends a process that is killed."""
+"""Seconds within which the kernel ends a process that is killed."""
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -57,7 +57,7 @@ def end_with_parent(number: int = signal.SIGTERM) -> None:
 
 @cache
 def guard() -> tuple[str, ...]:
-    """The first words of a command that the kernel kills when this process dies; () where util-linux lacks them.
+    """The first words of a command that the kernel kills when this process dies; () if util-linux lacks them.
 
     A function between fork and exec would copy the page tables of a process that holds torch.
     """
@@ -94,14 +94,14 @@ def session(leader: int, name: str, value: str) -> set[psutil.Process]:
     for each in psutil.Process().children(recursive=True):
         with suppress(psutil.Error, ProcessLookupError):
             theirs = os.getsid(each.pid) == leader or each.environ().get(name) == value
-            if theirs and each.pid != leader and each.status() != psutil.STATUS_ZOMBIE:  # that waits for its parent
+            if theirs and each.pid != leader and each.status() != psutil.STATUS_ZOMBIE:  # a zombie waits for its parent
                 family.add(each)
     return family
 
 
 def stop_session(leader: int, name: str, value: str, keep: Set[psutil.Process] = frozenset()) -> None:
     """Kill the processes of a `session`, but for those to keep."""
-    for _ in range(3):  # a process that is killed can have started another one before
+    for _ in range(3):  # a killed process can have started another one before
         family = session(leader, name, value) - keep
         if not family:
             break
@@ -109,7 +109,7 @@ def stop_session(leader: int, name: str, value: str, keep: Set[psutil.Process] =
 
 
 def resident(pids: Iterable[int]) -> int:
-    """Bytes of memory that processes hold, those that have ended none."""
+    """Bytes of memory that processes hold; one that has ended holds none."""
     held = 0
     for pid in pids:
         with suppress(psutil.Error):

@@ -24,7 +24,7 @@ def last_output(log: Path) -> str:
 
 
 def one_line(text: str) -> str:
-    """Another program's words as a part of a sentence: in one line, without the signs that command a terminal."""
+    """Another program's words as a part of a sentence: in one line, without characters that control a terminal."""
     return " ".join(_COMMANDS.sub(" ", text).split())
 
 

@@ -1,6 +1,6 @@
-"""The agent-loop workers, which start while the model and the engine load: what they import takes 8 to 18 s.
+"""The agent-loop workers, which start while the model and the engine load: their imports take 8 to 18 s.
 
-verl makes them when the engine is there and hands them its client; here they get the client then.
+verl makes them when the engine is ready and hands them its client; here they start first and get the client then.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ START_DEADLINE_S = 600
 
 
 def start(config: DictConfig) -> AgentLoopManagerTQ:
-    """Workers that are importing, and no engine yet."""
+    """Start the workers, which begin to import; they have no engine yet."""
     manager = AgentLoopManagerTQ.create(config=config, llm_client=None)
     for worker in manager.agent_loop_workers:
         worker.__ray_call__.remote(_import)

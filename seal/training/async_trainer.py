@@ -1,4 +1,4 @@
-"""SEAL's asynchronous trainer: rollouts go on while others are trained, over verl's `colocate_async`.
+"""SEAL's asynchronous trainer: rollouts continue while others are trained, with verl's `colocate_async`.
 
 A prompt is drawn some steps before it is trained (docs/operate.md#asynchronous-training). Each row therefore carries
 the Omega it was drawn with and the mark of training; verl keeps rows under way in the checkpoint, so both survive a
@@ -51,7 +51,7 @@ class SEALAsyncClient(FullyAsyncLLMServerClient, _SeededClient):
 
 @register_trainer("seal_async")
 class SEALAsyncTrainer(SEALTraining, PPOTrainerColocateAsync):
-    """Rollouts of later steps go on while a step is trained; how stale they may be is bounded by verl's sampler."""
+    """Rollouts of later steps continue while a step is trained; verl's sampler bounds how stale they may be."""
 
     mode = "colocate_async"
     buffer = SEALAsyncReplayBuffer
@@ -61,7 +61,7 @@ class SEALAsyncTrainer(SEALTraining, PPOTrainerColocateAsync):
         return self.llm_server_manager.get_client(client_cls=SEALAsyncClient)
 
     def prepare_step(self) -> dict:
-        """Draw a batch of prompts, unless a stop in the rollouts of a step saved its own with those under way."""
+        """Draw a batch of prompts, unless a stop in a step's rollouts saved that step's batch with those under way."""
         batch = self.config.data.train_batch_size
         if self._restored_tq_prompt_count >= batch * (1 + self.config.trainer.v1.colocate_async.num_warmup_batches):
             self._restored_tq_prompt_count -= batch

@@ -1,6 +1,6 @@
-"""The trajectories of one training step; the only module that reads and writes verl's TransferQueue.
+"""The trajectories of one training step; the only module that reads and writes their fields in verl's TransferQueue.
 
-Below, n is the number of trajectories, m that of their dialogues, at least as many: a trajectory has several where a
+Below, n is the number of trajectories and m >= n that of their dialogues: a trajectory has several dialogues if a
 harness branches off or rewrites its history. L_i is the number of response tokens of dialogue i: assistant messages
 and, masked, what the environment answered. Whatever is counted or weighed is a trajectory.
 """
@@ -33,7 +33,7 @@ def take_engine_logprobs(batch: KVBatchMeta) -> KVBatchMeta:
 
 
 def by_rollout(keys: Iterable[str]) -> list[list[str]]:
-    """verl's keys of dialogues, `{prompt uid}_{sample}_{dialogue}`, by rollout: of each the main one last."""
+    """verl's keys of dialogues, `{prompt uid}_{sample}_{dialogue}`, by rollout; the main one of each is last."""
     rollouts: dict[str, list[str]] = defaultdict(list)
     for key in keys:
         rollouts[key.rpartition("_")[0]].append(key)
@@ -136,7 +136,7 @@ class StepBatch:
     def take_plain_logprobs(self) -> dict[int, float]:
         """Replace the engine's log-probs of lessons, which it sampled with cues in sight, by the actor's.
 
-        So PPO's ratio and verl's rollout correction of a lesson begin at 1. Returns, by the number of the trajectory,
+        So PPO's ratio and verl's rollout correction start at 1 for a lesson. Returns, by the number of the trajectory,
         log pi(y | plain prompt) - log pi(y | with cues) in nats.
         """
         lessons = {key: i for key, i in zip(self.keys, self.owners, strict=True) if self.records[i].taught}
@@ -150,7 +150,7 @@ class StepBatch:
         return {i: (mine - other)[mask.bool()].double().sum().item() for i, mine, other, mask in rows}
 
     def rollout_differences(self) -> dict[str, float]:
-        """verl's figures of the difference between engine and actor, without what the engine saw with cues.
+        """verl's figures of the difference between engine and actor, without lessons, which the engine saw with cues.
 
         Keys and units as verl logs them (`calculate_debug_metrics`).
         """
@@ -162,10 +162,10 @@ class StepBatch:
     def compare_logprobs(self, step: int, settings: SealSettings) -> dict[str, float]:
         """Return the largest and the mean absolute difference of the log-probs of sampled tokens; {}: not compared.
 
-        Compared are trajectories that the weights of the step before sampled. The engine and the actor hold the same
-        weights for them, which `seal.backends.vllm_plugin` has compared: what is left is numerical. A single token can
-        differ by much, so the mean is bounded. RuntimeError for a mean beyond `seal.logprob_mean_tolerance` (None sets
-        no limit): the two compute different things; and for a difference that is not finite.
+        Only trajectories that the weights of the previous step sampled are compared. The engine and the actor hold the
+        same weights for them, as `seal.backends.vllm_plugin` has checked: what is left is numerical. A single token can
+        differ a lot, so the mean is bounded. RuntimeError for a mean beyond `seal.logprob_mean_tolerance` (None sets no
+        limit), which shows that the two compute different things, and for a difference that is not finite.
         """
         if not self.rollout_logprobs:
             return {}

@@ -62,9 +62,9 @@ class OtherVersion(CheckpointError):
 
 
 class Best(NamedTuple):
-    """The best validated step: average over the categories' whole tasks, and over prefixes where there are any.
+    """The best validated step: average over the categories' whole tasks, and over prefixes if there are any.
 
-    of: a hash of what was validated; averages of other rollouts do not compare. None: an older version did not say.
+    of: a hash of what was validated; averages of other rollouts are not comparable. None: an older version wrote none.
     """
 
     step: int
@@ -116,7 +116,7 @@ class Checkpoints:
         """Record a validation; the checkpoint of the best step is kept, if it was saved."""
         candidate, best, folder = Best(step, average, prefix_average, of), self.best, f"global_step_{step}"
         other = best is None or best.step == step or best.of not in (None, of)
-        better = other or candidate[1:3] > best[1:3]  # of two equal ones the earlier stays
+        better = other or candidate[1:3] > best[1:3]  # of two equal steps the earlier stays
         if better and (self._folder / folder).is_dir():
             write_json({**candidate._asdict(), "folder": folder}, self._folder / BEST)
             self._prune(step)
@@ -168,7 +168,7 @@ class Checkpoints:
 
 
 def last_step(folder: Path) -> int | None:
-    """Return the step that the tracker names, the newest whole one if it is missing or damaged, None without any."""
+    """Return the step that the tracker names; if it is missing or damaged, the newest whole one, or None."""
     with suppress(FileNotFoundError, UnicodeDecodeError):
         named = (folder / TRACKER).read_text(encoding="utf-8").strip()
         if named.isdigit() and (folder / f"global_step_{named}").is_dir():
@@ -189,8 +189,8 @@ def whole_steps(folder: Path) -> list[int]:
 def verify(checkpoint: Path) -> dict[int, frozenset[str]]:
     """Read a checkpoint completely; returns what verl saved of the actor, by the number of processes that saved it.
 
-    CheckpointError names the first file that is missing, cut short or corrupt; OtherVersion: none is, but the state is
-    of another version.
+    CheckpointError names the first file that is missing, cut short or corrupt; OtherVersion: no file is, but another
+    version wrote the state.
     """
     damage = _missing(checkpoint) or _corrupt(checkpoint)
     if damage is None:

@@ -60,10 +60,10 @@ def by_prompt(groups: Sequence[Group]) -> dict[str, list[int]]:
 def plain_advantages(
     records: Sequence[TrajectoryRecord], groups: Sequence[Group], *, by_deviation: bool
 ) -> dict[int, float]:
-    """A_j of the plain rollouts of prompts with cued ones too, by place: GRPO's among the plain ones of the prompt.
+    """A_j of the plain rollouts of prompts that also have cued ones, by place: GRPO's among the prompt's plain ones.
 
-    A teacher's cued successes teach by their lessons; as a part of this baseline they would also make every plain
-    failure of their prompt worse. by_deviation: divided by the standard deviation, as verl does.
+    A teacher's cued successes teach by their lessons; in this baseline they would also make every plain failure of
+    their prompt worse. by_deviation: divided by the standard deviation, as verl does.
     """
     found = {}
     for places in by_prompt(groups).values():
@@ -90,7 +90,7 @@ class ClosedLoop:
         self._teacher = teacher_of(settings)
 
     def omega_to_send(self) -> dict[str, Any] | None:
-        """Omega_t for the next training prompts, or None where the interface is off."""
+        """Omega_t for the next training prompts, or None if the interface is off."""
         return self._state.omega.to_json() if self._settings.shows_omega else None
 
     def step(
@@ -102,7 +102,7 @@ class ClosedLoop:
     ) -> tuple[list[float], StepReport]:
         """Play a round; returns w_j of each trajectory, 0 for one that does not count, and the report.
 
-        groups: the standing of each trajectory. transfers: of what was taught (`Trial.transfer`), by its number.
+        groups: the standing of each trajectory. transfers: `Trial.transfer` of what was taught, by its number.
         """
         settings, shown = self._settings, self._state.omega
         order = _order(records, groups)
@@ -125,7 +125,7 @@ class ClosedLoop:
         return [w.get(i, 0.0) for i in range(len(records))], report
 
     def reach(self, step: int, records: Sequence[TrajectoryRecord]) -> list[int | None]:
-        """The last turn that A_j of each trajectory reaches; None: every turn, as of each that passed."""
+        """The last turn that A_j of each trajectory reaches; None: every turn, as for each that passed."""
         credit, lot = self._settings.reweighting.credit, f"credit:{self._settings.seed}:{step}"
         return [None if x.passed else reach(x.diagnosis, credit, f"{lot}:{x.task}:{x.sample}") for x in records]
 
@@ -152,7 +152,7 @@ class ClosedLoop:
         return self._state.to_json()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint's state; what the recipe fixes (the window, a static rho) is the recipe's."""
+        """Continue from a checkpoint's state; what the recipe fixes (the window, a static rho) comes from it."""
         self._state = State.from_json(state, self._settings, self._extension)
 
 
@@ -181,7 +181,7 @@ def _record(
     counting: Sequence[TrajectoryRecord],
     played: Round,
 ) -> StepRecord:
-    """The figures of a step and of its round. counting: those that count, in its order."""
+    """The figures of a step and of its round. counting: those that count, in the round's order."""
     rollouts = [[records[i] for i in places] for places in by_prompt(groups).values()]
     return replace(
         StepRecord.of(step, records),

@@ -47,12 +47,12 @@ VERL_ENVIRONMENT = {
 }
 """The variables that verl's `run_ppo` passes to the workers in Ray's runtime environment.
 
-Ray starts a new process for an actor with a runtime environment. Inherited from the cluster, these variables leave
-the environment empty, and Ray's prestarted workers fit.
+Ray starts a new process for an actor with a runtime environment. If workers inherit these variables from the cluster,
+the environment stays empty, and Ray's prestarted workers fit.
 """
 
 OWN_CLUSTER = {
-    # Most of what verl's actors import, in the workers that Ray prestarts, as many as it counts processors.
+    # Most of what verl's actors import. Ray prestarts as many workers with it as it counts processors.
     "RAY_preload_python_modules": "verl.workers.rollout.llm_server",
     # Ray takes 127.0.0.1 for the machine's address, and with it verl, vLLM and the data queue: none listens elsewhere.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -75,7 +75,7 @@ class Processors:
 
 
 def processors(config: DictConfig, nodes: int = 1) -> Processors:
-    """What a recipe asks of a cluster of `nodes` machines, over which the data queue's storage is spread."""
+    """What a recipe requires of a cluster of `nodes` machines, over which the data queue's storage is spread."""
     storage = -(-config.transfer_queue.backend.SimpleStorage.num_data_storage_units // nodes)
     return Processors(CPUS_PER_GPU * config.trainer.n_gpus_per_node + storage + 1, storage)
 
@@ -109,7 +109,7 @@ def prepare(config: DictConfig, environment: MutableMapping[str, str] = os.envir
 
 
 def verl_environment(config: DictConfig) -> dict[str, str]:
-    """VERL_ENVIRONMENT, and what gives a recipe with full determinism the same bits in each run."""
+    """VERL_ENVIRONMENT, and for a recipe with full determinism the variables that give the same bits in each run."""
     rollout = config.actor_rollout_ref.rollout
     exact = {"VERL_FULL_DETERMINISM": "1", "VLLM_BATCH_INVARIANT": "1", "PYTHONHASHSEED": str(rollout.seed)}
     return VERL_ENVIRONMENT | (exact if rollout.full_determinism else {})

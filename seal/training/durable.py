@@ -1,8 +1,8 @@
-"""A trainer of verl's that can be stopped, killed and resumed: the resumed run equals the uninterrupted one.
+"""A verl trainer that can be stopped, killed and resumed: the resumed run equals the uninterrupted one.
 
 A checkpoint exists whole or not at all (`checkpoints`), a stop on request saves the last finished step, logs
-continue where the checkpoint stands, and a validation leaves out what infrastructure lost. Nothing here knows
-the method: a subclass gives its own state.
+continue from the checkpoint's step, and a validation leaves out what infrastructure lost. Nothing here knows
+the method: a subclass provides its own state.
 """
 
 import logging
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Durable(PPOTrainer):
-    """Saves, stops, resumes and validates, whenever rollouts are played."""
+    """Saves, stops, resumes and validates, at whatever time rollouts are played."""
 
     def __init__(self, config: DictConfig):
         self._settings = settings = SealSettings.of(config)
@@ -41,7 +41,7 @@ class Durable(PPOTrainer):
         self._folder = Path(config.trainer.default_local_dir)
         self._checkpoints = Checkpoints(self._folder, settings.checkpoints)
         self._saved_step = 0
-        config.trainer.default_local_dir = str(self._folder / SAVING)  # whence a whole checkpoint is moved
+        config.trainer.default_local_dir = str(self._folder / SAVING)  # a whole checkpoint is moved out of it
         config.trainer.validation_data_dir = None  # SEAL writes a validation itself, with all that a record holds
         super().__init__(config)
         # verl would tell the recipe's callback before the checkpoint is in its final place.
@@ -70,8 +70,8 @@ class Durable(PPOTrainer):
             self._save_and_stop()
 
     def step(self, metrics, timing_raw):
-        """One training step; a stop during its rollouts saves the step before, unless it is saved already."""
-        # Where prompts under way are part of the checkpoint, so is the data loader's place after them.
+        """One training step; a stop during its rollouts saves the previous step, unless it is saved already."""
+        # If prompts under way are part of the checkpoint, so is the data loader's place after them.
         data = self.train_dataloader.state_dict() if self.trainer_mode == "sync" else None
         try:
             return super().step(metrics, timing_raw)
@@ -84,7 +84,7 @@ class Durable(PPOTrainer):
         step = self.global_steps
         self._log.stage("save", step=step, of=self.total_training_steps)
         with self._checkpoints.saving(step) as folder:
-            # Every draw follows from seed and step, so that no generator is kept.
+            # Every draw follows from seed and step, so no generator is saved.
             write_state(folder, {"step": step, "seed": self._settings.seed, **self.save_state()})
             super()._save_checkpoint()
             if data is not None:
@@ -120,7 +120,7 @@ class Durable(PPOTrainer):
         self._log.complete(state["log"])
 
     def _hide_later_points(self) -> None:
-        """Tell TensorBoard that what an interrupted run drew after the present step does not count."""
+        """Tell TensorBoard to ignore what an interrupted run plotted after the present step."""
         folder = os.environ.get("TENSORBOARD_DIR")
         if "tensorboard" in self.config.trainer.logger and folder and Path(folder).is_dir():
             from torch.utils.tensorboard import SummaryWriter
@@ -161,7 +161,7 @@ class Durable(PPOTrainer):
         """Log a validation and note its average; verl's figures leave out what infrastructure lost."""
         everything = [TrajectoryRecord.from_json(text) for text in reward_extra_infos_dict["seal"]]
         records = [record for record in everything if record.withdrawal is None]
-        # A task that the settings cannot hold costs only its own result, unless nothing else is there.
+        # A task that does not fit the settings costs only its own result, unless every task is lost.
         check_infrastructure([record for record in records if record.infra not in FATAL], self._settings.infra_limit)
         if all(record.infra for record in records):
             check_infrastructure(records, self._settings.infra_limit)

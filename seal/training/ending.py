@@ -1,4 +1,4 @@
-"""How an error of one of a run's processes ends the run, below the layers that Ray adds to it."""
+"""How an error in one of a run's processes ends the run, without the layers that Ray wraps around it."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ KINDS = {
 
 @contextmanager
 def record_ending(run_dir: Path | str, names: Mapping[str, str]) -> Iterator[None]:
-    """Write the ending that an error in the block means; names: of the actors that are known by then, by their id."""
+    """Write the ending that an error in the block means; names: those of the actors known by then, by id."""
     try:
         yield
     except Exception as error:
@@ -57,7 +57,7 @@ def explain(error: BaseException, names: Mapping[str, str]) -> Ending:
 
 
 def death(name: str | None, cause: Literal["process", "engine", "memory"] = "process") -> Ending:
-    """The ending of a run after the death of one of its actors, or of its engine; None for a name that is not known."""
+    """The ending of a run after the death of one of its actors, or of its engine; name: None if it is not known."""
     part = "engine" if cause == "engine" else "process"
     title = next((title for known, title in KINDS.items() if known in (name or "")), "the training worker")
     who = f"The {part} of {title} {name}" if name else f"One {part} of the run"

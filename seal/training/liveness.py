@@ -56,7 +56,7 @@ class Liveness:
                 return
 
     def _dead(self) -> Ending | None:
-        """The ending after a process that has died, or None; every actor ever seen has one open ping at a time."""
+        """The ending after the death of a process, or None; every actor ever seen has one open ping at a time."""
         if not ray.is_initialized():
             return None
         self._actors = {**_named_actors(), **self._actors}

@@ -28,7 +28,7 @@ class RunLog:
         _append(self._folder.start, {"time": at or time.time(), "stage": stage})
 
     def stage(self, name: str, *, step: int, of: int) -> None:
-        """Log that a stage begins: `validate` (of tasks) or `train` (of steps); the first one ends the start."""
+        """Log that a stage begins; of: tasks for `validate`, steps for any other. The first one ends the start."""
         if not self._ready:
             self.start(READY)
             self._ready = True
@@ -44,7 +44,7 @@ class RunLog:
             _append(self._folder.log(name), line)
 
     def complete(self, lines: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write the lines of a checkpoint's step that the run ended before writing."""
+        """Write the lines of a checkpoint's step that the run had not written when it ended."""
         for name, line in lines.items():
             path = self._folder.log(name)
             logged = _complete_lines(path) if path.exists() else []
@@ -87,4 +87,4 @@ def _write(folder: Path, step: int, records: Sequence[TrajectoryRecord]) -> None
 def _complete_lines(path: Path) -> list[str]:
     """The lines that end in a newline; a run that was killed may have left half of one."""
     text = path.read_text(encoding="utf-8")
-    return text.split("\n")[:-1]  # not splitlines, which knows other ends of lines too
+    return text.split("\n")[:-1]  # not splitlines, which splits at other characters too

@@ -36,12 +36,12 @@ def main() -> None:
     """Run training; what ends it early is written into the run's folder and raised."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     config = OmegaConf.load(sys.argv[1])
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # Ray's own, later, exits too
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # Ray's own handler, set later, exits too
     names: dict[str, str] = {}
     try:
         with record_ending(config.seal.run_dir, names):
             run(config, names)
-    except SystemExit:  # the kernel sends SIGTERM when the launcher dies, which tells nothing then
+    except SystemExit:  # the kernel sends SIGTERM when the launcher dies, which writes no ending then
         Ending.of_code(-signal.SIGTERM, config.seal.run_dir).write(config.seal.run_dir)
         raise
 

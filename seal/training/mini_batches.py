@@ -1,7 +1,7 @@
 """Mini-batches of whole rollouts: verl counts rows, and a rollout has one for each of its dialogues.
 
-A mini-batch holds as many rollouts as the recipe says, so that a step has as many updates as the recipe says and the
-token mean of a rollout's tokens is over those of whole rollouts.
+A mini-batch holds as many rollouts as the recipe says, so that a step has as many updates as the recipe says and a
+token mean is over the tokens of whole rollouts.
 """
 
 import math
@@ -15,10 +15,10 @@ from seal.training.batch import by_rollout
 
 
 class WholeRollouts(PPOTrainer):
-    """verl's mini-batches where each rollout has one dialogue; else each is filled up to the rows of the widest."""
+    """verl's mini-batches if each rollout has one dialogue; else each is filled up to the rows of the widest."""
 
     _width: int | None = None
-    """Rows of a mini-batch, where some rollout has several."""
+    """Rows of a mini-batch, if some rollout has several rows."""
     _ranks: int | None = None
     """Data-parallel ranks, among which verl divides a batch from its first row to its last; known once verl has asked
     for the rows of a mini-batch."""

@@ -17,7 +17,7 @@ from seal.training.stop import InfrastructureFailure, StopRequested
 POLL_INTERVAL_S = 0.05
 """The interval at which the buffer looks for finished groups; verl's 2 s would round up every step and validation."""
 
-PROGRESS_S = 1.0  # between two notes of how many prompts are played
+PROGRESS_S = 1.0  # between two reports of how many prompts are played
 
 TRAIN, VALIDATION = "train", "val"
 """verl's partitions of rollouts."""
@@ -28,7 +28,7 @@ NEVER_CAME = (
 
 
 class SEALReplayBuffer(ReplayBuffer):
-    """Returns whole training batches in a fixed order, and heeds a stop request; of the synchronous trainer.
+    """The synchronous trainer's buffer: returns whole training batches in a fixed order, and heeds a stop request.
 
     sampler_kwargs: `run_dir`, the folder whose stop file ends a wait; `samples`, trajectories per prompt by partition.
     """
@@ -90,7 +90,7 @@ class SEALAsyncReplayBuffer(SEALReplayBuffer, ReplayBufferAsync):
     """The sampler of the asynchronous trainer: the oldest prompts whose rollouts have all ended."""
 
     def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> tuple:
-        """verl's, but a prompt with a rollout that broke off ends the run, as in the synchronous trainer."""
+        """verl's reasons, but a prompt with a rollout that broke off ends the run, as in the synchronous trainer."""
         if partition_id == TRAIN and (failed := self.failure_keys[TRAIN]):
             raise InfrastructureFailure(f"Trajectories of {len(failed)} prompts {NEVER_CAME}")
         return super()._terminal_eviction_reasons(global_steps, partition_id)
@@ -99,7 +99,7 @@ class SEALAsyncReplayBuffer(SEALReplayBuffer, ReplayBufferAsync):
 class PromptSender:
     """An agent-loop manager that adds what SEAL sends along with prompts.
 
-    Each row gets Omega_t unless the interface is off; of a validation only a withdrawal shows it (`Row.read`). Each
+    Each row gets Omega_t unless the interface is off; in a validation only a withdrawal shows it (`Row.read`). Each
     training row gets `training`; rows that the asynchronous trainer has marked keep the Omega that they were drawn
     with. omega: returns Omega_t as JSON values, or None. buffer: is told the uids of the training prompts in their
     order.
@@ -111,7 +111,7 @@ class PromptSender:
         self._buffer = buffer
 
     def generate_sequences(self, prompts: TensorDict) -> None:
-        """Start the rollouts of a batch of prompts; they end in TransferQueue."""
+        """Start the rollouts of a batch of prompts; their results go into TransferQueue."""
         omega = self._omega()
         if omega is not None and "training" not in prompts:
             tu.assign_non_tensor_data(prompts, "omega", omega)

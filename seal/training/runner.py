@@ -68,13 +68,13 @@ class TaskRunner:
 
 
 def end(run_dir: Path, ending: Ending) -> None:
-    """Leave the ending in the run's folder and end this process: what waits for a dead one cannot be told."""
+    """Write the ending into the run's folder and exit: code that waits for a dead process cannot be notified."""
     ending.write(run_dir)
     os._exit(1)
 
 
 def drop_idle_reference(config: DictConfig) -> None:
-    """Let verl start no reference policy for a KL term whose coefficient is 0; config is changed in place."""
+    """Keep verl from starting a reference policy for a KL term whose coefficient is 0; config is changed in place."""
     actor = config.actor_rollout_ref.actor
     if actor.use_kl_loss and actor.kl_loss_coef == 0:
         actor.use_kl_loss = False

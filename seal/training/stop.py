@@ -17,7 +17,7 @@ class StopRequested(RuntimeError):
 class InfrastructureFailure(RuntimeError):
     """Infrastructure lost too many of a step's trajectories, or failed in a way that no retry fixes; cause: of most."""
 
-    def __init__(self, message: str, cause: Cause = "process") -> None:  # Ray's pickle gives the message alone
+    def __init__(self, message: str, cause: Cause = "process") -> None:  # Ray's pickle passes only the message
         super().__init__(message)
         self.cause = cause
 

@@ -27,7 +27,7 @@ from seal.training.stop import check_infrastructure
 
 
 class SEALTraining(WholeRollouts, Durable):
-    """GRPO with diagnosis-guided advantages and an evolving learning interface, whenever rollouts are played.
+    """GRPO with diagnosis-guided advantages and an evolving learning interface, at whatever time rollouts are played.
 
     mode: verl's name of the trainer that a subclass extends. buffer: its sampler.
     """
@@ -59,7 +59,7 @@ class SEALTraining(WholeRollouts, Durable):
         return take_engine_logprobs(batch)
 
     def _compute_advantage(self, batch, metrics: dict):
-        """A~_j = w_j A_j (paper, section 3.4), then C_t, rho_{t+1} and Omega_{t+1}."""
+        """Update C_t, rho_t and Omega_{t+1}, and give verl A~_j = w_j A_j (paper, section 3.4)."""
         started = time.perf_counter()
         step = StepBatch.read(batch)
         check_infrastructure(step.records, self._settings.infra_limit)
@@ -110,7 +110,7 @@ class SEALTrainer(SEALTraining, PPOTrainerSync):
 
 
 def use_extension_points(config: DictConfig, mode: str, buffer: type) -> None:
-    """Set the keys of a recipe by which verl takes SEAL's parts; config is changed in place."""
+    """Set the keys of a recipe that make verl use SEAL's parts; config is changed in place."""
     values = {
         # verl reads the settings of this mode, and compares it with "sync" wherever its trainers differ.
         "trainer.v1.trainer_mode": mode,

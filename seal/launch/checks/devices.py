@@ -1,7 +1,7 @@
 """The devices of a run: this machine's GPUs and attention kernels, or a Ray cluster, and what a recipe asks of them.
 
-`ray_kwargs.ray_init.address` names the cluster, else RAY_ADDRESS; `local` starts one only for the run. Machine and
-cluster are asked by processes of their own, which end with their answer; nothing is imported, started or changed here.
+`ray_kwargs.ray_init.address` names the cluster, else RAY_ADDRESS; `local` starts one only for the run. Separate
+processes query machine and cluster, and exit with the answer; nothing is imported, started or changed here.
 """
 
 import json
@@ -49,7 +49,7 @@ class Torch(NamedTuple):
 
     @classmethod
     def probe(cls) -> Self:
-        """Ask torch in a process of its own: a damaged installation can end the one that imports it."""
+        """Ask torch in a process of its own: a damaged installation can crash the one that imports it."""
         done = run_python("-W", "ignore", "-c", TORCH_FACTS, timeout=TORCH_DEADLINE_S)
         if done.returncode != 0:
             return cls(problem=last_line(done.stderr, NO_OUTPUT))
@@ -65,7 +65,7 @@ def flash_attn_problem() -> str | None:
 
 
 def run_python(*arguments: str, timeout: float, **env: str) -> subprocess.CompletedProcess:
-    """Run this interpreter in the repository with `env` added; its code is TIMED_OUT after `timeout` seconds."""
+    """Run this interpreter in the repository with `env` added; its exit code is TIMED_OUT after `timeout` seconds."""
     command = [sys.executable, *arguments]
     options = {"cwd": HOME, "env": {**os.environ, **env}, "capture_output": True, "text": True, "timeout": timeout}
     try:
@@ -151,8 +151,8 @@ def _cluster(config: DictConfig, cluster: Cluster) -> None:
 def inspect_cluster(address: str) -> Cluster:
     """The cluster at `address`, found within a deadline by a process that joins it; LaunchError if none can.
 
-    Both sides must agree on authentication: a cluster without a token gives up the actors of a driver that shows one,
-    and a guarded cluster rejects a driver without. So each remaining mode is tried until an actor answers.
+    Both sides must agree on authentication: a cluster without a token drops the actors of a driver that sends one, and
+    a guarded cluster rejects a driver without a token. So each remaining mode is tried until an actor answers.
     """
     if "://" in address:
         raise LaunchError(
@@ -173,7 +173,7 @@ def inspect_cluster(address: str) -> Cluster:
 
 
 def authentication_modes(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The values of RAY_AUTH_MODE to try, the likeliest first; a head does not tell whether a token guards it."""
+    """The values of RAY_AUTH_MODE to try, the likeliest first; a head does not report whether a token guards it."""
     if AUTHENTICATION in environment:
         return (environment[AUTHENTICATION],)
     has_token = any(name in environment for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))

@@ -11,7 +11,7 @@ from seal.system.errors import LaunchError
 
 def require_trial(recipe: Recipe, url: str) -> None:
     """Play a rollout of the recipe's harness on a service; LaunchError if it fails."""
-    from seal.rollout.harness.trial import play_trial  # its server loads only where a recipe names a harness
+    from seal.rollout.harness.trial import play_trial  # its server loads only if a recipe names a harness
 
     task, service = recipe.rows.train[0], recipe.service
     row = Row.read({**task.to_verl(0), "index": 0, "session_id": 0, "global_steps": 0, "training": True}, service)

@@ -80,7 +80,7 @@ def _hub_configuration(model: str, own: Mapping[str, str]) -> dict[str, Any]:
     folder = f"name a folder that holds it with {MODEL}=/path"
     hub, home = own.get("HF_ENDPOINT") or constants.ENDPOINT, own.get("HF_HOME")
     place = {"endpoint": hub, "cache_dir": own.get("HF_HUB_CACHE") or (f"{home}/hub" if home else None)}
-    hub_logging.set_verbosity_error()  # its attempts; the last one is our sentence
+    hub_logging.set_verbosity_error()  # hides its attempts; our sentence reports the last one
     disable_progress_bars()
     try:
         path = hf_hub_download(model, "config.json", etag_timeout=HUB_DEADLINE_S, token=own.get("HF_TOKEN"), **place)

@@ -35,11 +35,11 @@ DIALOGUE: list[dict[str, Any]] = [
     {"role": "assistant", "content": "Done."},
     {"role": "user", "content": "v"},
 ]
-"""With what templates treat in their own ways: a number as text, a list, a thought, a result, a second user turn."""
+"""It has what templates treat differently: a number as text, a list, a thought, a result, a second user turn."""
 
 
 def check_native(recipe: Recipe) -> tuple[str, ...]:
-    """Raise LaunchError for a template or parser that cannot be trained with; return what a user should know."""
+    """Raise LaunchError for a template or parser that training cannot use; return what a user should know."""
     path, parser = recipe.config.actor_rollout_ref.model.path, recipe.config.actor_rollout_ref.rollout.multi_turn.format
     if parser not in PARSERS:
         raise LaunchError(f"{PARSER}={parser} is no tool parser of verl: set it to one of {', '.join(PARSERS)}.")

@@ -1,7 +1,7 @@
-"""The numbers of a recipe, before anything starts: what would make a run senseless is refused, what is unusual told.
+"""The numbers of a recipe, before anything starts: senseless ones are refused, unusual ones are reported.
 
-`numbers.toml` has a line for each of verl's that decides a run; those of `seal.*` and `env_service.*` are read by
-`seal.settings`. No number may be NaN or infinite. Pure, like `plan`, which looks at numbers together.
+`numbers.toml` has a line for each of verl's that decides a run; `seal.settings` reads those of `seal.*` and
+`env_service.*`. No number may be NaN or infinite. Pure, like `plan`, which checks numbers against each other.
 """
 
 import math
@@ -38,7 +38,7 @@ KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 class Number(NamedTuple):
-    """A line of the table. kind: of KINDS. usual: from and to, () for all of its kind."""
+    """A line of the table. kind: a key of KINDS. usual: from and to, () if all of its kind are usual."""
 
     kind: str
     why: str = ""

@@ -41,7 +41,7 @@ def check_places(recipe: Recipe) -> None:
 
 
 def can_write(path: Path) -> bool:
-    """Return whether a file, or a folder that may have to be made, can be written; tried with a file without a name."""
+    """Return whether a file, or a folder that may have to be made, can be written; tried with an unnamed file."""
     existing = next(place for place in (path, *path.parents) if os.path.exists(place))
     if not existing.is_dir():
         return existing == path and os.access(existing, os.W_OK)

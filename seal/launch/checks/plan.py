@@ -95,7 +95,7 @@ def budgets(config: DictConfig) -> tuple[int, int, int, int]:
 
 
 def packed_tokens(config: DictConfig, message: int) -> int | None:
-    """Tokens of one micro-batch, None where it holds a fixed number of rows."""
+    """Tokens of one micro-batch, None if it holds a fixed number of rows."""
     if not config.actor_rollout_ref.actor.use_dynamic_bsz:
         return None
     ulysses = config.actor_rollout_ref.actor.ulysses_sequence_parallel_size
@@ -116,7 +116,7 @@ def packed_tokens(config: DictConfig, message: int) -> int | None:
 
 
 def fixed_rows(config: DictConfig, rows_per_rank: int) -> int:
-    """Rows of one micro-batch, where their number is fixed."""
+    """Rows of one micro-batch, if their number is fixed."""
     key = f"{_ACTOR}.ppo_micro_batch_size_per_gpu"
     rows = count(config, key)
     if rows_per_rank % rows:

@@ -1,7 +1,7 @@
 """The checks before anything starts, each of which refuses a recipe in one sentence that names the key and the fix.
 
-Those of this module read the recipe and its tasks and ask for the user's endpoint, those of `devices`, `disk` and
-`places` this machine or its Ray cluster, those of `model` the model's folder or the hub. None writes a file.
+The checks of this module read the recipe and its tasks and connect to the user's endpoint; `devices`, `disk` and
+`places` check this machine or its Ray cluster; `model` checks the model's folder or the hub. None writes a file.
 """
 
 import socket
@@ -50,7 +50,7 @@ FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "critic.enable": ((None, False), "SEAL trains no critic"),
     "trainer.remove_previous_ckpt_in_save": ((None, False), "seal.checkpoints removes checkpoints"),
 }
-"""verl's keys that SEAL allows few values: these, and why."""
+"""verl's keys for which SEAL allows only these values, and why."""
 ONE_ROLLOUT: dict[str, tuple[Any, ...]] = {
     "algorithm.adv_estimator": ("grpo",),
     "algorithm.use_kl_in_reward": (False,),
@@ -65,9 +65,9 @@ LOGGERS = ("console", "file", "tensorboard", "wandb", "mlflow", "swanlab", "trac
 
 
 def fit(recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
-    """The recipe with the attention that works here, and warnings; LaunchError with a line for each thing amiss.
+    """The recipe with the attention that works here, and warnings; LaunchError with a line for each problem.
 
-    What this machine tells comes first; the hub is asked only if nothing else is missing.
+    The checks of this machine come first; the hub is asked only if nothing else fails.
     """
     refusals: dict[str, int] = {}
     warnings: list[str] = []
@@ -136,7 +136,7 @@ def _optimiser(recipe: Recipe) -> None:
 
 
 def _dialogues(recipe: Recipe) -> None:
-    """Refuse what weighs or compares dialogues where a rollout may have several."""
+    """Refuse what weighs or compares dialogues if a rollout may have several."""
     config, rollout = recipe.config, recipe.settings.rollout
     if rollout.harness is None or rollout.trained == "main":
         return
@@ -149,7 +149,7 @@ def _dialogues(recipe: Recipe) -> None:
 
 
 def _teacher(recipe: Recipe) -> None:
-    """Refuse what takes a teacher its cues or its control, and a share of rollouts that is less than one."""
+    """Refuse what deprives a teacher of its cues or its control, and a share that is less than one rollout."""
     settings, rollouts = recipe.settings, recipe.config.actor_rollout_ref.rollout.n
     if settings.teaches and recipe.config.algorithm.rollout_correction.bypass_mode:
         raise LaunchError(
@@ -199,13 +199,13 @@ def _environments(recipe: Recipe) -> None:
 def _tool_format(recipe: Recipe) -> tuple[str, ...]:
     if not any(recipe.service.mode(name) == NATIVE for name in recipe.environments):
         return ()
-    from seal.launch.checks.native import check_native  # its tokenizer loads only where a recipe needs it
+    from seal.launch.checks.native import check_native  # its tokenizer loads only if a recipe needs it
 
     return check_native(recipe)
 
 
 def _user(recipe: Recipe) -> None:
-    """Refuse a model that plays the user where no task has a part for one or nobody serves it, and its lack."""
+    """Refuse a model that plays the user if no task has a part for it or it does not answer; refuse its lack too."""
     url, played = recipe.settings.user.base_url, False
     for name in recipe.environments:
         if url is None and name == DEFAULT_ENVIRONMENT:

@@ -3,7 +3,7 @@
 No argument of the benchmark has an ``enum``: allowed values, formats, ranges and units are in the descriptions. This
 module extracts them, from public text only. Values, ranges and multiples are precise enough to judge a call by (every
 reference call of the benchmark keeps to them); formats and units are only shown. The patterns are the benchmark's: in
-another document "(DD/MM/YYYY)" is no list of values, so its schema alone says what is allowed.
+another document "(DD/MM/YYYY)" is not a list of values, so only its schema says what is allowed.
 """
 
 import re
@@ -60,7 +60,7 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Constraint]], ...] = (
 
 
 def constraints(node: Mapping[str, Any], benchmark: bool) -> tuple[str, ...]:
-    """What a cue says of one argument's values: its schema's, or of a document of the benchmark its prose's."""
+    """A cue's constraints on an argument's values: from the prose of a benchmark document, else from the schema."""
     if benchmark:
         return tuple(constraint.text for constraint in prose(node))
     values = node.get("enum")
@@ -68,7 +68,7 @@ def constraints(node: Mapping[str, Any], benchmark: bool) -> tuple[str, ...]:
 
 
 def prose(node: Mapping[str, Any]) -> tuple[Constraint, ...]:
-    """What the description of an argument of the benchmark states."""
+    """The constraints that the description of a benchmark argument states."""
     return _of_prose(node.get("description", ""))
 
 

@@ -11,12 +11,12 @@ CallError = Literal["unavailable", "signature", "execution", "deadline"]
 method ran and reported an error, or it ran out of time."""
 
 Stop = Literal["answered", "step_limit", "length", "parse_error", "not_reached", "open"]
-"""The end of a turn: a message without a call, the step limit, a length limit, or an unreadable message in an episode
-that such a message ends; or the episode ended before this turn (not_reached), or the turn goes on (open)."""
+"""The end of a turn: a message without a call, the step limit, a length limit, or an unreadable message if such a
+message ends the episode; or the episode ended before this turn (not_reached), or the turn is not over (open)."""
 
 Judged = Literal["turn", "dialogue", "later", "passed"]
-"""What the verifier compares when a turn ends. Where a model plays the user, no turn has a reference of its own: the
-last one is judged with the whole dialogue, the others later; passed: later, and then the dialogue passed."""
+"""What the verifier compares when a turn ends. If a model plays the user, turns do not have references: the last turn
+is judged with the whole dialogue, the others later; passed: judged later, and the dialogue passed."""
 
 Blame = Literal["own", "inherited"]
 """Whose fault a failed turn is: its own calls' or an earlier turn's (docs/how-it-works.md#own-and-inherited-faults)."""
@@ -82,11 +82,11 @@ class TurnEvidence:
     """All that is known about one user turn.
 
     turn counts from 0. expected_calls is the number of reference calls (0 when nothing should be called). needed names
-    their tools, needed_writes the tools of those that change the state, absent the tools of those whose result is not
-    among the results obtained so far; each has one entry per reference call. The three comparisons are the verifier's
+    their tools, needed_writes the tools of the calls that change the state, absent the tools of the calls whose result
+    has not been obtained so far; each has one entry per reference call. The three comparisons are the verifier's
     own on clean simulators; None when it made none. feedback_before is true when error feedback had been shown in an
     earlier turn and no call has succeeded since. reference_error names a failure that is not the policy's. blame is
-    None unless the turn failed and could be judged. earlier: where the whole dialogue is judged, the calls of the turns
+    None unless the turn failed and could be judged. earlier: if the whole dialogue is judged, the calls of the turns
     before this one, without arguments and results.
     """
 

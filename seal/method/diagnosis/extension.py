@@ -41,9 +41,9 @@ class Extension:
     """A taxonomy, the labels that turns can get, and what a run does with them.
 
     rules: in order of priority. cues: entries as in `cues.toml`, by name. weigh: a trajectory's
-    weight before it is clipped, from its counted labels and rho; None: the mean utility. reward:
-    of an evaluated training trajectory, in [0, 1]; None: as `seal.reward` says. name: by which recipes choose
-    it, that of its entry point.
+    weight before it is clipped, from its counted labels and rho; None: the mean utility. reward: the
+    reward of an evaluated training trajectory, in [0, 1]; None: as `seal.reward` says. name: the name of
+    its entry point, by which recipes choose it.
     """
 
     rules: tuple[Rule, ...]
@@ -59,11 +59,11 @@ class Extension:
 
     @property
     def failures(self) -> frozenset[str]:
-        """Those that mark a failure."""
+        """The counted labels that mark a failure."""
         return frozenset(label for label in self.counted if not labels.get(label).success)
 
     def check(self) -> None:
-        """ValueError names the part that no run could use."""
+        """Raise a ValueError that names the first part that no run could use."""
         for rule in self.rules:
             labels.get(rule.label)
             _require_call(rule.test, 1, f"the test of the rule {rule.name!r}", "the evidence of a turn")
@@ -102,7 +102,7 @@ def _require_call(function: Callable[..., Any] | None, arguments: int, name: str
 
 @cache
 def installed() -> Mapping[str, EntryPoint]:
-    """The extensions of installed packages, by name; those of ours are taken."""
+    """The extensions of installed packages, by name, without those that take a name of OURS."""
     return {point.name: point for point in entry_points(group=EXTENSIONS) if point.name not in OURS}
 
 
@@ -112,7 +112,7 @@ def load(name: str) -> Extension:
     place = f"the extension {name!r} ({point.value})"
     try:
         found = point.load()
-    except Exception as error:  # the module is anybody's code
+    except Exception as error:  # the module can be any code
         raise ValueError(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(found, Extension):
         raise ValueError(f"{place} is no Extension of seal.method.diagnosis.rules")

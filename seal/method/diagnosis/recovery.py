@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from seal.method.diagnosis.evidence import ActionEvidence, CallEvidence
 
 ANY: frozenset[str] = frozenset()
-"""The tools that close an error which any successful call closes."""
+"""Stands for all tools: any successful call closes the error."""
 
 _LOGINS = frozenset({"authenticate_travel", "authenticate_twitter", "message_login", "ticket_login", "trading_login"})
 _ASKED_FOR: tuple[tuple[str, frozenset[str]], ...] = (

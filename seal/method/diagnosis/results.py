@@ -2,7 +2,7 @@
 
 The benchmark's simulators report failures in five forms: an ``error`` field; the text of an exception; a list whose
 only entry is an error; a flag such as ``success`` or ``login_status`` that is false; and a sentence in place of the
-value. A file's tools are anybody's, so only an explicit mark counts there.
+value. The tools of a file can come from anyone, so only an explicit mark counts there.
 """
 
 import ast
@@ -36,7 +36,7 @@ def reports_failure(tool: str, text: str) -> bool:
 
 
 _MARKS = ("isError", "is_error")
-_NO_ERROR = re.compile(  # nor is a count or a measure
+_NO_ERROR = re.compile(  # a count or a measure is not an error either
     r"\s*(?:(?:no|0|zero)[ _-]?error(?:s\b.*| (?:found|occurred|detected|reported))?|no (?:issues|problems)\b.*"
     r"|0[ ,;|]+(?:warn|fail|info|note|skip|pass).*|[-+±]?\d*\.\d+(?:e-?\d+)?|[-+±]?[\d.]+ ?%|0x0+|\[\]|\{\}|no|none"
     r"|null|nil|undefined|(?:s_)?ok|success|the operation completed successfully|n/?a|false|0|-)?\s*[.!]?\s*",
@@ -46,14 +46,14 @@ _ERROR_TEXT = re.compile(
     r"""(?:\w+\.)*(?:[A-Z]\w*)?(?:[Ee]rror|Exception)(?: (?:during|executing|calling) [^:\n]*)?:(.*)"""
 )
 _LOG_LINE = re.compile(r"(?im)^(?:[^\w\n]|[\dTZ])*(?:error|info|warn(?:ing)?|debug|notice|ok|success|done)\b")
-"""How a line of a log begins; where one follows, the first line is no word on the whole."""
+"""The beginning of a log line; if one follows, the first line does not speak for the whole text."""
 _READ_CHARACTERS = 100_000
 
 
 def marks_failure(text: str) -> bool:
-    """Return True when a result of any tool states that the call failed, which is more than a word about errors.
+    """Return True when a result of any tool states that the call failed, which is more than mentioning an error.
 
-    Such are ``isError`` or ``is_error`` that is true, a ``status`` of "error", a sentence under ``error``, and an
+    The marks are ``isError`` or ``is_error`` that is true, a ``status`` of "error", a sentence under ``error``, and an
     error's text as the whole result. A list of records, and a result that says that it succeeded, have none.
     """
     value = _value(text)
@@ -72,14 +72,14 @@ def marks_failure(text: str) -> bool:
 
 
 def states_error(said: Any) -> bool:
-    """Return True when what stands under an error's name is an error: `false`, "None", {"code": 0} or 200 are none."""
+    """Return True when the value of an error key is an error; `false`, "None", {"code": 0}, {"code": 200} are not."""
     if isinstance(said, dict | list):
         return any(each != 200 and states_error(each) for each in (said.values() if isinstance(said, dict) else said))
     return not _NO_ERROR.fullmatch(said) if isinstance(said, str) else bool(said)
 
 
 def _value(text: str) -> Any:
-    """What a result holds as JSON, or as the text of a Python value; None if it is neither."""
+    """The value of a result that is JSON or the text of a Python value; None if it is neither."""
     if text.lstrip()[:1] in ("{", "[", '"') and len(text) <= _READ_CHARACTERS:
         for read in (json.loads, ast.literal_eval):
             try:

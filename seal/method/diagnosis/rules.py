@@ -2,7 +2,7 @@
 
 A rule reads one turn and returns the reason why it fires, or None. A taxonomy is a tuple of rules in order of priority:
 the first that fires gives the dominant label, all that fire are the signals. ``docs/how-it-works.md`` records the
-decisions for cases that the paper leaves open, ``docs/extend.md`` adds a rule.
+decisions for cases that the paper leaves open, ``docs/extend.md`` shows how to add a rule.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ class Diagnosis:
 
 
 def took_place(turn: TurnEvidence) -> bool:
-    """Return whether the turn took place and is over, so is part of tau; one cut before the policy spoke did not."""
+    """Return whether the turn is part of tau: it took place and is over. One cut before the policy spoke did not."""
     cut = turn.stop in ("length", "step_limit")
     return turn.stop not in ("not_reached", "open") and not (cut and not turn.actions)
 
@@ -65,7 +65,7 @@ def _invalid_call(turn: TurnEvidence) -> str | None:
     if turn.judged == "passed":
         return None
     for action in turn.actions:
-        if action.refusals and not action.truncated:  # what a budget cut off cannot be read, whoever wrote it
+        if action.refusals and not action.truncated:  # no parser can read a message that a budget cut
             return f"the parser refused: {action.refusals[0]}"
     for call in turn.calls:
         if call.unavailable:
@@ -90,7 +90,7 @@ def _budget_cut(turn: TurnEvidence) -> str | None:
     if not turn.cut or _met(turn) or _not_recovered(turn):
         return None
     if _unwanted(turn) and (turn.calls or _invalid_call(turn)):
-        return None  # what was called cannot be taken back, however the turn would have gone on
+        return None  # a call cannot be taken back, however the turn would have continued
     return f"a budget cut the turn ({turn.stop})"
 
 
@@ -222,7 +222,7 @@ def taxonomy_of(name: str) -> Extension:
 
 
 def extensions() -> Mapping[str, Extension]:
-    """The usable extensions of installed packages; another one is refused where a recipe names it."""
+    """The usable extensions of installed packages; an unusable one is refused when a recipe names it."""
     loaded = {}
     for name in installed():
         with suppress(ValueError):
@@ -231,7 +231,7 @@ def extensions() -> Mapping[str, Extension]:
 
 
 def with_rule(rule: Rule, before: str | None = None, taxonomy: str | Sequence[Rule] = "paper") -> tuple[Rule, ...]:
-    """The rules of a taxonomy (or these rules) and one more, ahead of the first of the label ``before``, or last.
+    """The rules of a taxonomy (or these rules) and one more, before the first rule of the label ``before``, or last.
 
     To add several, give the result as ``taxonomy`` of the next call. ValueError for a label that is not declared
     (:func:`seal.method.labels.declare`), an unknown taxonomy, and a name that is taken.

@@ -1,7 +1,7 @@
-"""Arguments of a call against the tool's own document: its JSON Schema decides, by the `jsonschema` package.
+"""Checks a call's arguments against the JSON Schema in the tool's document, with the `jsonschema` package.
 
-A document that is no valid schema, or that refers to what it does not hold, judges nothing. What a description says in
-prose judges nothing either; only the benchmark's documents count it (`env_service/environments/bfcl/schema.py`).
+A document that is not a valid schema, or that refers to what it does not contain, judges nothing. The prose of a
+description judges nothing either, except in the benchmark's documents (`env_service/environments/bfcl/schema.py`).
 """
 
 import json
@@ -34,7 +34,7 @@ BENCHMARK_TYPES = {
     "int": "integer",
     "str": "string",
 }
-"""The benchmark's names of types that JSON Schema has under others."""
+"""The benchmark's type names that differ from JSON Schema's, with JSON Schema's names."""
 _NAMES = {
     "object": "an object",
     "array": "a list",
@@ -52,18 +52,18 @@ _SINGLE = (
     *("propertyNames", "not", "if", "then", "else"),
 )
 _UNJUDGED = (Unresolvable, re.error, RecursionError, TypeError, ValueError, ArithmeticError)
-"""Errors of a check that a document or a value is beyond, such as a pattern of another language or a huge number."""
+"""Errors of a check that cannot handle a document or a value, such as another language's pattern or a huge number."""
 
 
 def with_json_types(node: Any) -> Schema:
-    """Parameters as JSON Schema of an object: the benchmark's names of types mapped, and no type for `any`."""
+    """Parameters as JSON Schema of an object: the benchmark's type names are mapped, and `any` has no type."""
     return {**(schema := _each(node, _json_type)), "type": schema.get("type", "object")}  # MCP's clients want a type
 
 
 def violations(arguments: Mapping[str, Any], document: Mapping[str, Any]) -> tuple[Violation, ...]:
     """Return every way in which ``arguments`` break the document's ``parameters``, a JSON Schema, in a fixed order.
 
-    () if they are no valid schema. Messages name arguments and what is expected, never the value that was given.
+    () if they are not a valid schema. Messages name arguments and what is expected, never the value that was given.
     """
     try:
         written = document.get("parameters")
@@ -85,7 +85,7 @@ def judges(parameters: Mapping[str, Any]) -> bool:
 
 
 def broken(arguments: Mapping[str, Any], schema: Schema) -> tuple[Violation, ...]:
-    """The same for a valid JSON Schema; RecursionError or ValueError for values that it cannot be checked against."""
+    """The same for a valid JSON Schema; RecursionError or ValueError for values that the check cannot handle."""
     validator = _validator(_key(schema))
     found = [v for error in validator.iter_errors(dict(arguments)) for v in _read(error)] if validator else ()
     return tuple(sorted(set(found), key=lambda v: (v.path, v.kind, v.message)))
@@ -110,7 +110,7 @@ def _validator(parameters: str) -> Validator | None:
 
 @cache
 def _exact(draft: type[Validator]) -> type[Validator]:
-    """The draft with decimal multiples, for of floats 19.99 is no multiple of 0.01, and with an end to references."""
+    """The draft with decimal multiples (as floats, 19.99 is not a multiple of 0.01) and a limit on references."""
     checks = {"multipleOf": _multiple_of, "$ref": partial(_followed, draft.VALIDATORS["$ref"])}
     # 5.0 is whole in every draft, and so is 1e400, which Python reads as infinite.
     whole = draft.TYPE_CHECKER.redefine(
@@ -122,7 +122,7 @@ def _exact(draft: type[Validator]) -> type[Validator]:
 def _followed(
     follow: Callable[..., Iterator[ValidationError]], validator: Validator, *of: Any
 ) -> Iterator[ValidationError]:
-    """What a reference leads to; RecursionError early, for at the end of the stack the library of references panics."""
+    """Follow a reference; raise RecursionError early, because the reference library panics at the end of the stack."""
     with suppress(ValueError):
         sys._getframe(sys.getrecursionlimit() // 2)
         raise RecursionError
@@ -164,13 +164,13 @@ def _json_type(schema: Schema) -> Schema:
 
 
 def _judged(schema: Schema) -> Schema:
-    """As tools mean it: OpenAPI's `nullable`, and a default of null, permit null; an enum without one value of the
-    schema's own types, which nothing could meet, and a pattern of another language permit all."""
+    """The schema as tools mean it: OpenAPI's `nullable`, and a default of null, permit null; an enum without a value of
+    the schema's own types, which nothing could satisfy, and a pattern of another language permit everything."""
     kinds, values = schema.get("type", [*_NAMES]), schema.get("enum")
     typed = isinstance(values, list) and {*map(str, kinds if isinstance(kinds, list) else [kinds])} <= _NAMES.keys()
     if typed and not any(Draft202012Validator({"type": kinds}).is_valid(value) for value in values):
         del schema["enum"]
-    if re.search(r"^/.*/[a-z]*$|\[\[:", str(schema.get("pattern"))):  # Python reads them as something else
+    if re.search(r"^/.*/[a-z]*$|\[\[:", str(schema.get("pattern"))):  # Python reads these differently
         del schema["pattern"]
     null = True in (schema.get("nullable"), schema.get("x-nullable")) or schema.get("default", 0) is None
     return {"anyOf": [{"type": "null"}, schema]} if null else schema
@@ -187,7 +187,7 @@ def _read(error: ValidationError) -> list[Violation]:
     where = _path(error.absolute_path)
     name, expected, rule = where or "the arguments", error.validator_value, error.validator
     rule = "propertyNames" if "propertyNames" in {*error.schema_path} - {*error.absolute_path} else rule  # of keys
-    if rule in ("anyOf", "oneOf"):  # of null or one schema, the latter matters
+    if rule in ("anyOf", "oneOf"):  # if it is null or one schema, the latter matters
         branches = [
             [inner for inner in error.context if [*inner.schema_path][:1] == [at]] for at in range(len(expected))
         ]

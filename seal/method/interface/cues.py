@@ -21,7 +21,7 @@ EVERYWHERE = "*"
 
 @dataclass(frozen=True)
 class Cue:
-    """One cue. kind: schema, feedback or guideline. taxonomy: the only one that has the label; None if all have it."""
+    """One cue. kind: schema, feedback or guideline. taxonomy: the only one that uses the cue; None if all use it."""
 
     name: str
     kind: str
@@ -35,12 +35,12 @@ class Cue:
         return self.compact if compact else self.text
 
     def shows(self, compact: bool) -> bool:
-        """Return whether a prompt mode has words for it; compact ones list the required arguments (`schema_cue`)."""
+        """Return whether a prompt mode has words for it; compact modes list the required arguments (`schema_cue`)."""
         return bool(self.wording(compact)) or self.name == "schema_required"
 
     @property
     def tells_documents(self) -> bool:
-        """Whether it speaks tool by tool of what the documents say (`schema_cue`)."""
+        """Whether it shows, tool by tool, what the documents say (`schema_cue`)."""
         return (self.kind, self.label) == ("schema", ARGUMENT_MISMATCH)
 
 
@@ -68,17 +68,17 @@ class _OmegaJson(Settings):
 class Omega:
     """Omega_t: the cues that are on, by scope. Hashable, immutable.
 
-    A scope is a category, whose own entry then decides for its tasks, an environment for its categories without one, or
-    "*" for all others. ``active`` is sorted (scope, cue names) pairs; build it with :meth:`of`. ``version`` counts the
-    changes of a run. An Omega without cues does nothing; it still marks its episode as one of training.
+    A scope is a category, an environment or "*". The entry of its category decides for a task, else that of its
+    environment, else that of "*". ``active`` is sorted (scope, cue names) pairs; build it with :meth:`of`. ``version``
+    counts the changes of a run. An Omega without cues does nothing; it still marks its episode as a training episode.
     """
 
     version: int = 0
     active: tuple[tuple[str, tuple[str, ...]], ...] = ()
     tools: tuple[str, ...] | None = None
-    """The names of the tools whose documents its schema cues speak of; None: all that are visible."""
+    """The names of the tools whose documents its schema cues show; None: all visible tools."""
     others: int = 0
-    """A control: the number of visible tools, not among `tools`, whose documents take the place of theirs."""
+    """For a control: the number of visible tools, not among `tools`, whose documents replace theirs."""
 
     @classmethod
     def of(cls, cues: Iterable[str] | Mapping[str, Iterable[str]] = (), version: int = 0) -> Self:
@@ -106,7 +106,7 @@ class Omega:
 
     @property
     def cues(self) -> tuple[str, ...]:
-        """Active cues for logs: "name", or "category/name" when they hold in one category only."""
+        """Active cues for logs: "name", or "scope/name" for a scope other than "*"."""
         return tuple(
             name if scope == EVERYWHERE else f"{scope}/{name}" for scope, names in self.active for name in names
         )

@@ -1,4 +1,4 @@
-"""Which class of error a failed tool result is, from its public text.
+"""The class of error of a failed tool result, from its public text.
 
 The class decides which recovery advice phi_err gives; the patterns of each are in ``cues.toml`` beside the advice.
 """

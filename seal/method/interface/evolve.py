@@ -13,9 +13,9 @@ from seal.method.profile import Cell, Profile, Tally
 from seal.settings.interface import EvolveSettings
 
 _LEAVE_PREVALENCE = 0.7
-"""A weakness ends below this part of the prevalence at which a label becomes one."""
+"""A weakness ends below this fraction of the prevalence at which a label becomes one."""
 _LEAVE_REWARD = 0.05
-"""A weakness ends at this mean reward above the one below which a label becomes one."""
+"""A weakness ends at this distance above the mean reward below which a label becomes one."""
 _STICKINESS = 1.25
 """The factor by which a newcomer's score must exceed that of the weakness whose place it takes."""
 _MARGIN = 2.0
@@ -25,7 +25,7 @@ _MARGIN = 2.0
 def cues_in_use(settings: EvolveSettings, extension: Extension = PAPER, environment: str = "") -> tuple[Cue, ...]:
     """Every cue in use whose label the extension has; ValueError if a cue that is left out does not exist.
 
-    environment: also without what is left out of this one alone.
+    environment: cues that are left out only in this environment are left out too.
     """
     for name in settings.left_out:
         if name.rpartition("/")[2] not in catalogue():
@@ -57,7 +57,7 @@ def initial_omega(settings: EvolveSettings, extension: Extension = PAPER) -> Ome
 class Event:
     """One change of Omega: a cue turned on or off at a step, with the figures that caused it.
 
-    category is "*", or the environment by whose figures the cue is judged. figures: prevalence, mean_reward, count,
+    category is "*", or the environment whose figures judge the cue. figures: prevalence, mean_reward, count,
     score (prevalence x (1 - mean reward)) of the cue's label, and the turns that prevalence is a share of.
     """
 
@@ -104,7 +104,7 @@ def evolve(
 
 
 def _scopes(tally: Tally, omega: Omega) -> dict[str, tuple[str | None, ...]]:
-    """The categories of each environment of a run with several, else (None,), which means all, for everything."""
+    """The categories of each environment in a run with several; else (None,), which means all, for the scope "*"."""
     scopes: dict[str, tuple[str | None, ...]] = {}
     for category in tally.categories():
         scopes[environment_of(category)] = (*scopes.get(environment_of(category), ()), category)

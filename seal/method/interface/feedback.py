@@ -72,13 +72,13 @@ def _call_problem(call: CallEvidence, document: Mapping[str, Any] | None, catego
         kind, detail = "signature", arguments_line(document)
     elif call.error == "deadline":
         kind = "deadline"
-    elif environment_of(category) == BENCHMARK:  # whose messages the classes know; in others' the words mean anything
+    elif environment_of(category) == BENCHMARK:  # the classes know its messages; elsewhere the words can mean anything
         kind = error_class(call.name, call.result, call.arguments)
     return _said("errors", kind, mode, name=call.name[:_NAME], detail=detail)
 
 
 def _violated(call: CallEvidence, document: Mapping[str, Any], compact: bool) -> tuple[str, str]:
-    # The compact text repeats the tool's entry of the schema cue, so that a small policy reads both in one way.
+    # The compact text repeats the tool's entry of the schema cue, so that a small policy reads both in the same way.
     missing = [violation.path for violation in call.violations if violation.kind == "missing"]
     others = [violation.message for violation in call.violations if violation.kind != "missing"]
     if compact:

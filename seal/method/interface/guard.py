@@ -1,8 +1,8 @@
-"""The leak guard: no augmentation tells what only the reference knows (paper, section 3.3).
+"""The leak guard: no augmentation reveals what only the reference knows (paper, section 3.3).
 
-Public is what the policy may know without the reference: the documents of the tools that it can see and the dialogue
-so far, its own messages included. An augmentation leaks when it changes the observation proper, or when what it adds,
-without the interface's fixed wording, holds a secret that is not public.
+Public means what the policy can know without the reference: the documents of the tools that it can see and the dialogue
+so far, its own messages included. An augmentation leaks when it changes the observation proper, or when the text that
+it adds, apart from the interface's fixed wording, contains a secret that is not public.
 """
 
 import re
@@ -34,7 +34,7 @@ class LeakGuard:
     """Watches the augmentations of one episode.
 
     secrets come from :func:`seal.method.interface.secrets.reference_secrets`, documents are those of the tools that are
-    visible at the start, mode is the prompt mode's wording. `saw` takes all that becomes public on the way:
+    visible at the start, mode is the prompt mode's wording. `saw` takes all that becomes public in the episode:
     observations as the benchmark sends them and the policy's messages; `reveal` takes tools that are announced later.
     """
 
@@ -63,13 +63,13 @@ class LeakGuard:
         self._announced.update(normal(document["name"]) for document in documents)
 
     def leaks(self, original: str, augmented: str) -> tuple[str, ...]:
-        """The secrets that an augmentation tells, sorted; "" when it changes the observation itself."""
+        """The secrets that an augmentation reveals, sorted; "" when it changes the observation itself."""
         if not augmented.startswith(original):
             return ("",)
         return tuple(sorted(set(self._leaks(self._variable_part(augmented[len(original) :]), normal(original)))))
 
     def check(self, original: str, augmented: str) -> None:
-        """InterfaceLeak when an augmentation tells a secret; else the observation counts as seen."""
+        """InterfaceLeak when an augmentation reveals a secret; else the observation counts as seen."""
         for secret in self.leaks(original, augmented):
             what = repr(secret) if secret else "a changed observation"
             raise InterfaceLeak(
@@ -114,5 +114,5 @@ def _fixed_wording(mode: PromptWording) -> tuple[re.Pattern[str], ...]:
 
 
 def _holds(text: str, secret: str) -> bool:
-    """True when the secret is a word of its own in the text."""
+    """True when the secret is a whole word in the text."""
     return re.search(rf"(?<!\w){re.escape(secret)}(?!\w)", text) is not None

@@ -31,10 +31,10 @@ def observe_start(content: str, tools: Tools, omega: Omega, category: str, mode:
 
 
 def documents_of(omega: Omega, tools: Tools) -> Tools:
-    """Those documents of which Omega's schema cues speak. A control's depend on the names alone.
+    """The documents that Omega's schema cues show. A control's draw depends only on the names.
 
-    A control shows fewer others by each named tool that this list lacks, so that it shows as many in the start and in
-    a reveal as what it controls.
+    For each named tool that this list lacks, a control shows one other tool fewer, so that it shows as many in the
+    start and in a reveal as the Omega that it controls.
     """
     if omega.tools is None:
         return tools

@@ -42,7 +42,7 @@ def arguments_line(document: Mapping[str, Any]) -> str:
 
 
 def lists_all(parameters: Any) -> bool:
-    """Whether a document's `properties` are all arguments that the tool takes."""
+    """Whether a document's `properties` list all arguments that the tool takes."""
     others = ("additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf")
     return isinstance(parameters, Mapping) and "properties" in parameters and not any(map(parameters.get, others))
 
@@ -65,7 +65,7 @@ def full_schema(tools: Sequence[Mapping[str, Any]], cues: Collection[str]) -> li
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """The type that a schema names, with what is in it; "" if it names none."""
+    """The type that a schema names, with the types inside it; "" if it names none."""
     kind, items = schema.get("type"), schema.get("items")
     if kind == "array" and isinstance(items, Mapping) and (inner := _type({"type": items.get("type")})):
         return f"array of {inner}"
@@ -94,7 +94,7 @@ def compact_schema(tools: Sequence[Mapping[str, Any]], cues: Collection[str]) ->
 
 
 def schema_text(tools: Sequence[Mapping[str, Any]]) -> str:
-    """Everything that any cue can say of these tools from their documents, constraints by argument too."""
+    """Everything that any cue can say about these tools from their documents, constraints by argument too."""
     every = ("schema_required", "schema_types", "schema_values")
     lines = [*full_schema(tools, every), compact_schema(tools, every), *map(arguments_line, tools)]
     for document in tools:

@@ -1,7 +1,7 @@
 """The knowledge in a task's reference, in forms that do not depend on spelling.
 
 Texts are compared after :func:`normal` (Unicode compatibility forms, case, invisible characters), numbers by value
-(1,500 is 1.5e3). Values that are too common to mean anything on their own (true, 3, "on") are no secrets.
+(1,500 is 1.5e3). Values that are too common to mean anything on their own (true, 3, "on") are not secrets.
 """
 
 import json
@@ -35,7 +35,7 @@ def numbers(text: str) -> frozenset[Decimal]:
 
 
 def scalars(value: Any, keys: bool = False) -> list[Any]:
-    """Every text and number inside a value, of objects too; keys: also the keys of mappings, which are often names."""
+    """Every text and number inside a value, also in objects; keys: also the keys of mappings, which are often names."""
     found: list[Any] = []
     waiting, entered = [value], set()
     while waiting:
@@ -106,5 +106,5 @@ def _has_digits(number: Decimal) -> bool:
 def _decimal(text: str) -> Decimal:
     try:
         return abs(Decimal(re.sub(r"[,'_]", "", text)))
-    except InvalidOperation:  # infinity and not-a-number have no digits to tell
+    except InvalidOperation:  # infinity and not-a-number have no digits
         return Decimal(0)

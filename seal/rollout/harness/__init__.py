@@ -1,1 +1,1 @@
-"""An agent of the user's as the policy's part of an episode: its gateway, its dialogues, its process."""
+"""The user's own agent in the policy's part of an episode: its gateway, its dialogues, its process."""

@@ -1,9 +1,9 @@
-"""The policy as a harness asks it: a tree of messages, whose chains have the token streams that were sampled for them.
+"""The policy as a harness asks it: a tree of messages; each of its chains has the token stream sampled for it.
 
-A request goes on after the longest part of a chain that its history repeats, an answer of the policy at its end: the
-tokens up to there stay as they were sampled. After the last answer it continues the chain, after another one it is a
-branch. Any other request starts a new chain: a harness that rewrites its history, or a sub-agent. The main chain is the
-one most of whose calls and answers reached the episode.
+A request continues after the longest part of a chain that its history repeats and that ends with an answer of the
+policy: the tokens up to there stay as they were sampled. After a chain's last answer it continues the chain, after an
+earlier one it starts a branch. Any other request (a rewritten history, a sub-agent) starts a new chain. The main chain
+is the one with the most calls and answers that reached the episode.
 """
 
 import asyncio
@@ -39,10 +39,10 @@ class OutOfBudget(Exception):
 class Message:
     """One message that the policy sampled, a node of the rollout's tree.
 
-    heard: the dialogue up to and with it, as the harness repeats it. tools: the documents that it shows by then, by
-    name. length: the messages up to and with it in the policy's format. text: what it says, without thoughts. tokens:
-    sampled ones. calls: those that have not reached the episode. cut: the budget that cut it, or that the request's
-    `max_tokens` lowered, "" if none did. reached: how often it or a call of it has reached the episode.
+    heard: the dialogue up to and including it, as the harness repeats it. tools: the documents shown by then, by name.
+    length: the number of messages up to and including it in the policy's format. text: what it says, without thoughts.
+    tokens: sampled ones. calls: those that have not reached the episode. cut: the budget that cut it, or that the
+    request's `max_tokens` lowered, "" if none did. reached: how often it or a call of it has reached the episode.
     """
 
     heard: tuple[ChatMessage, ...]
@@ -55,9 +55,9 @@ class Message:
     reached: int = 0
 
     def continued(self, messages: Sequence[ChatMessage], tools: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Whether a request goes on from here: with new messages, and with new tools only if these announce them.
+        """Whether a request continues from here: with new messages, and with new tools only if these announce them.
 
-        A new answer in the policy's name, as a prefill is, was not sampled.
+        A new answer in the policy's name, such as a prefill, was not sampled.
         """
         new = messages[len(self.heard) :]
         if not new or new[-1].role == "assistant" or tuple(messages[: len(self.heard)]) != self.heard:
@@ -77,7 +77,7 @@ class Message:
 
 @dataclass(eq=False)
 class Chain:
-    """One dialogue of the policy, a way from the root of the tree to a leaf.
+    """One dialogue of the policy, a path from the root of the tree to a leaf.
 
     tools: the documents that it shows, by name. dialogue: the messages in the policy's format. said: those that were
     sampled, from the first on; a branch shares some of them with the chain that it left.
@@ -94,7 +94,7 @@ class Chain:
         return sum(message.reached for message in self.said)
 
     def branch(self, message: Message, speaker: "EngineSpeaker") -> "Chain":
-        """Another chain, which goes on after a message of this one."""
+        """Another chain, which continues after a message of this one."""
         number = self.said.index(message) + 1
         speaker.stream = self.speaker.stream.branch(number)
         cut = [each for each in self.dialogue.truncated if each < number]
@@ -170,8 +170,8 @@ class Policy:
     def reach(self, text: str) -> str:
         """Take in a message or a call that reaches the episode; return the limit that cut it, "" if none did.
 
-        It is credited to the latest message that it is, that made the call or, as an answer within code, that it is a
-        part of. One in words that the policy did not use is nobody's.
+        It is credited to the latest message that equals it, to the latest that made the call or, for an answer within
+        code, to the shortest that contains it. No message gets credit for words that the policy did not use.
         """
         said = without_thoughts(text)
         found = [self._latest(lambda each: each.text == said)]
@@ -194,7 +194,7 @@ class Policy:
         return next(filter(holds_it, reversed(self._said)), None)
 
     def end(self) -> None:
-        """Ask for no more; a message that is still being sampled is no part of the rollout."""
+        """Ask for no more; a message that is still being sampled is not part of the rollout."""
         self.over = True
         if self._asking is not None:
             self._asking.cancel()
@@ -202,8 +202,8 @@ class Policy:
     async def complete(self, request: Request, gone: Callable[[], Awaitable[bool]] | None = None) -> Answer | None:
         """The next message, None once the rollout is over or the client has left before its turn.
 
-        gone: whether the client has left. The answer that it left is the answer to the same request, as SDKs repeat it
-        after their timeout. OutOfBudget if a budget is used up, SpeakerFault if the engine fails.
+        gone: whether the client has left. The answer that it did not wait for answers the same request, which SDKs
+        repeat after their timeout. OutOfBudget if a budget is used up, SpeakerFault if the engine fails.
         """
         waits = self._one_at_a_time.locked()
         async with self._one_at_a_time:
@@ -212,7 +212,7 @@ class Policy:
             if self._unheard is not None and self._unheard[0] == request:
                 answer = self._unheard[1]
                 if gone is None or not await gone():
-                    self._unheard = None  # whoever asks for the same once more asks for another sample
+                    self._unheard = None  # the same request once more asks for another sample
                 return answer
             chain = self._chain(request.messages, request.tools)
             said = await self._ask(chain, request.most)
@@ -230,7 +230,7 @@ class Policy:
         others = self._chains not in ([], [chain])
         if others and self._max_steps is not None and len(self._said) >= self._max_steps:
             self.over = True
-            raise OutOfBudget("max_steps")  # a chain that is alone counts its own messages
+            raise OutOfBudget("max_steps")  # an only chain counts its own messages
         chain.dialogue.turn = self.turn
         try:
             self._asking = asyncio.current_task()
@@ -247,7 +247,7 @@ class Policy:
         if said.truncated:
             chain.dialogue.truncated.append(len(chain.said))
         chain.dialogue.messages = [*chain.dialogue.messages, {"role": "assistant", "content": said.text}]
-        silent = self._form.name == NATIVE and said.text == write_message("", [])  # a form of the service's alone
+        silent = self._form.name == NATIVE and said.text == write_message("", [])  # a form that only the service has
         return said._replace(text="") if silent else said
 
     def _chain(self, messages: tuple[ChatMessage, ...], tools: Mapping[str, Mapping[str, Any]]) -> Chain:
@@ -274,12 +274,12 @@ class Policy:
 
 
 def _documents(tools: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What a dialogue knows of its tools, those that no system text shows included."""
+    """What a dialogue knows of its tools, including those that no system text shows."""
     return {"tools": [{"function": tool} for tool in tools.values()]}
 
 
 def _message(chain: Chain, request: Request, said: Said, answer: Answer) -> Message:
-    """What a chain said last, as a node of the tree."""
+    """The last message of a chain, as a node of the tree."""
     return Message(
         heard=(*request.messages, answer.heard),
         tools=chain.tools,
@@ -292,7 +292,7 @@ def _message(chain: Chain, request: Request, said: Said, answer: Answer) -> Mess
 
 
 def _answer(chain: Chain, said: Said, form: Format, request: Request) -> Answer:
-    """What a chain said last; a message that a limit cut has no calls."""
+    """The last message of a chain; a message that a limit cut has no calls."""
     heard, calls = read(said.text, form if request.tools and not said.truncated else None, request.tools)
     stream = chain.speaker.stream
     ids, values = stream.sampled[-1].ids, stream.sampled[-1].logprobs

@@ -1,7 +1,7 @@
-"""A harness that is a command: a process for each rollout, or one that asks for a rollout after each one that it ends.
+"""A harness that is a command: a process for each rollout, or one process that asks for the next rollout after each.
 
 A process that GETs its SEAL_NEXT_URL gets the variables of its rollout, and with each further request those of the next
-one. Asking is all that tells such a process from one that plays a single rollout and exits.
+one. Only this request distinguishes such a process from one that plays a single rollout and exits.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from seal.system.text import last_line
 logger = logging.getLogger(__name__)
 
 GRACE_S = 2.0
-"""Within which the output of a command must close once the command has ended."""
+"""Seconds within which the output of a command must close once the command has ended."""
 OUTPUT_BYTES = 65_536
-"""Of a command's output, per rollout, that its log keeps."""
+"""Bytes of a command's output, per rollout, that its log keeps."""
 BEAT_S = 2.0
-"""Between two signs of life to a process that waits for a rollout: its client may give up one that is silent."""
+"""Seconds between signs of life to a process that waits for a rollout: its client may give up on a silent server."""
 LEAK_BYTES = 256 * 2**20
-"""By which a process may grow after its first rollout before another one takes its place."""
+"""Bytes by which a process may grow after its first rollout before another one takes its place."""
 
 HARMLESS = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_\w+|TZ|TERM|TMPDIR|PYTHONPATH|VIRTUAL_ENV|NODE_PATH|LD_LIBRARY_PATH|"
@@ -43,7 +43,7 @@ HARMLESS = re.compile(
 _NOTED = re.compile(r"^Traceback .*\n(?:[ \t].*\n|\n)+([\w.]+: .*)\n(?:\S.*\n?){1,3}\Z", re.M)
 """The end of an output whose last error has notes."""
 _GROUP = re.compile(r"^(?: *(?:\| |\||\+-[-+ \d]*$))+", re.M)
-"""What the traceback of an exception group has before its lines."""
+"""What precedes each line in the traceback of an exception group."""
 
 
 class Place(asyncio.SubprocessProtocol):
@@ -64,7 +64,7 @@ class Place(asyncio.SubprocessProtocol):
         self._bytes = 0
 
     def connection_made(self, transport: asyncio.SubprocessTransport) -> None:
-        """The process has started; it may ask before who started it goes on."""
+        """The process has started; it can ask before the code that started it continues."""
         self._process = transport
         self._started.set()
 
@@ -84,12 +84,12 @@ class Place(asyncio.SubprocessProtocol):
         self._closed.set()
 
     async def next(self) -> AsyncIterator[bytes]:
-        """The rollout that the process plays now, as JSON after a blank for each BEAT_S of waiting; ends the last one.
+        """The rollout that the process plays now, as JSON after a blank per BEAT_S of waiting; ends the previous one.
 
-        Of two requests the later one counts.
+        The later of two requests counts.
         """
         await self._started.wait()
-        if self._own is None:  # what it has started before it asks first stays, as the program that a wrapper starts
+        if self._own is None:  # what it started before it first asks stays, such as the program of a wrapper
             self._own = await asyncio.to_thread(session, self._process.get_pid(), "SEAL_NEXT_URL", self.url)
         _settle(self._asking)
         if self._rollout is None:
@@ -154,7 +154,7 @@ class Place(asyncio.SubprocessProtocol):
         self._process.close()
 
     async def _tidy(self) -> bool:
-        """End what the process has started in its rollout; return whether it may stay: it has not grown too much."""
+        """End what the process has started in its rollout; return whether it may stay (it has not grown too much)."""
         leader = self._process.get_pid()
         await asyncio.to_thread(stop_session, leader, "SEAL_NEXT_URL", self.url, self._own)
         held = resident((leader, *(each.pid for each in self._own)))

@@ -1,4 +1,4 @@
-"""What a text shows: a tool's document, a call, or words, whatever the form that an SDK gave them."""
+"""What a text shows: a tool's document, a call, or words, in whatever form an SDK gave them."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def announced(tool: Mapping[str, Any], text: str) -> bool:
-    """Whether a text holds a tool's document: its quoted name, its description, and the names of its arguments."""
+    """Whether a text contains a tool's document: its quoted name, its description, and the names of its arguments."""
     if not re.search(rf"[\"']{re.escape(tool['name'])}[\"']", text):
         return False
     known = words(text)
@@ -14,7 +14,7 @@ def announced(tool: Mapping[str, Any], text: str) -> bool:
 
 
 def holds(text: str, name: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether a text names a tool and all values of its arguments, as code or a format of the harness's own does.
+    """Whether a text names a tool and all values of its arguments, as code or the harness's own format does.
 
     A name without values must be quoted, called or the end of a line: a sentence may name a tool too.
     """

@@ -37,7 +37,7 @@ from seal.system.net import LOOPBACK, http_url
 
 MAX_BODY_BYTES = 8 * 2**20
 IDLE_S = 60
-"""For which a connection without a request stays open: a tool or the user takes longer than uvicorn's five seconds."""
+"""Seconds that a connection stays open without a request: a tool or the user takes longer than uvicorn's five."""
 
 Body = TypeVar("Body", bound=BaseModel)
 

@@ -1,6 +1,6 @@
-"""The tools of an episode, and its user, as an MCP server over streamable HTTP, on the official library.
+"""The tools of an episode, and its user, as an MCP server over streamable HTTP, with the official library.
 
-One server for the rollouts of a worker; it keeps nothing between requests, so that any client can use it.
+One server serves the rollouts of a worker; it keeps nothing between requests, so that any client can use it.
 """
 
 from typing import Any

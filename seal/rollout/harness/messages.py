@@ -19,7 +19,7 @@ MODEL = "policy"
 """The name of the policy at the gateway."""
 
 _CONSTANTS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-"""One object each: a NaN equals only itself."""
+"""One object for each, because a NaN equals only itself."""
 
 
 class ChatMessage(NamedTuple):
@@ -39,7 +39,7 @@ class Item(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What counts of a request.
+    """The parts of a request that count.
 
     tools: their documents by name. most: the tokens that the answer may have, None for the recipe's limit. logprobs:
     the answer's tokens are wanted as text.
@@ -87,7 +87,7 @@ def _whole(items: Iterable[Item]) -> list[Item]:
 
 
 def in_order(items: Iterable[Item]) -> tuple[ChatMessage, ...]:
-    """The messages, tool answers in the order of their calls: the formats have no other sign whose they are."""
+    """The messages, tool answers in the order of their calls: in the formats only the order pairs them with calls."""
     found: list[ChatMessage] = []
     ids: tuple[Any, ...] = ()
     for role, group in groupby(_whole(items), key=lambda item: item.message.role):
@@ -129,7 +129,7 @@ def rendered_start(
 def read(sampled: str, form: Format | None, tools: Collection[str]) -> tuple[ChatMessage, Sequence[Call]]:
     """A message of the policy as later requests repeat it, and its calls.
 
-    One that cannot be read, or with a call of no tool here, leaves a text: SDKs raise at a tool that they do not know.
+    One that cannot be read, or that calls an unknown tool, becomes text: SDKs raise for a tool that they do not know.
     """
     parsed = form.parse(sampled) if form is not None else None
     if parsed is not None and parsed.calls and not parsed.refusals and all(name in tools for name, _ in parsed.calls):

@@ -12,7 +12,7 @@ from seal.rollout.harness.task import Address, Event, Task
 from seal.rollout.speaker import SpeakerFault
 
 MAX_REQUESTS = 2_000
-"""Of one rollout; a harness that sends more is broken."""
+"""Requests of one rollout; a harness that sends more is broken."""
 ENDED = 410, "This rollout has ended.", "rollout_ended"
 
 
@@ -48,7 +48,7 @@ class Session:
         sessions[self.key] = self
 
     def close(self) -> None:
-        """Answer the key no more; a request that is still being answered breaks off."""
+        """Stop answering the key; a request that is still being answered is cut off."""
         self._sessions[self.key] = None
         for answering in self._answering:
             answering.cancel()

@@ -1,6 +1,6 @@
-"""An agent of the user's as the speaker of an episode: a function of this process, or a command in one of its own.
+"""The user's own agent as the speaker of an episode: a function in this process, or a command in a process of its own.
 
-The harness asks the policy at the gateway, and the episode through its task. What fails in it is a failure of
+The harness asks the policy at the gateway, and the episode through its task. Its failures are failures of
 infrastructure (`harness`, `harness_timeout`), never a reward, unless the harness or the recipe says otherwise.
 """
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GRACE_S = 2.0
-"""Within which a harness must return once its conversation has ended."""
+"""Seconds within which a harness must return once its conversation has ended."""
 END_S = 60.0
-"""Within which one must end once it is cancelled."""
+"""Seconds within which a harness must end once it is cancelled."""
 
 
 class HarnessSpeaker(Speaker):
@@ -64,7 +64,7 @@ class HarnessSpeaker(Speaker):
         return Speaker.late if self._policy is not None and self._policy.asked else "harness_timeout"
 
     async def say(self, dialogue: Dialogue) -> Said | None:
-        """Pass on what the environment said, and wait for what the harness makes of it."""
+        """Pass on what the environment said, and wait for what the harness does next."""
         policy = self._policy
         if policy is not None:
             policy.turn = dialogue.turn
@@ -85,9 +85,9 @@ class HarnessSpeaker(Speaker):
         return Said(event.value, event.kind == "message" and bool(self.limit))
 
     async def ended(self, dialogue: Dialogue) -> None:
-        """SpeakerFault unless the policy spoke, and what it said is what was sampled."""
+        """SpeakerFault unless the policy spoke and its tokens are what was sampled."""
         if self._policy is not None:
-            self._policy.end()  # a summary or a title is no part of the rollout
+            self._policy.end()  # a summary or a title is not part of the rollout
             if not self._policy.spoke:
                 raise SpeakerFault("harness", "the harness never asked the policy")
             self._policy.check()

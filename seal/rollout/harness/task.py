@@ -23,7 +23,7 @@ ENDED = "The conversation has ended."
 MAX_TEXT = 500_000
 """Characters of one message to the environment, whose service takes few more."""
 MAX_REASON = 2_000
-"""Characters of why a harness gave up."""
+"""Characters of the reason why a harness gave up."""
 _OPENING, _CLOSING = "<tool_response>", "</tool_response>"
 
 
@@ -53,8 +53,8 @@ class Task:
 
     base_url, api_key, model: of the policy, for any OpenAI client; anthropic_base_url: for Anthropic's. mcp_url: the
     episode's tools over MCP (streamable HTTP), the user among them. task_url: the same as `messages` and `say`, for
-    programs in any language. deadline_s: seconds for the whole episode. messages: those that it opens with, as SEAL's
-    own loop shows them to the policy.
+    programs in any language. deadline_s: seconds for the whole episode. messages: those that the episode opens with,
+    as SEAL's own loop shows them to the policy.
     """
 
     def __init__(self, dialogue: Dialogue, address: Address, task_url: str, deadline_s: float):
@@ -120,7 +120,7 @@ class Task:
         return list(await self._say("message", text))
 
     async def fail(self, text: str) -> None:
-        """End the rollout as the policy's failure, with why: its message cannot be used. What it has done is judged."""
+        """End the rollout as the policy's failure, for a reason: its message cannot be used. What it did is judged."""
         self.events.put_nowait(Event("failed", clipped(text, MAX_REASON)))
 
     async def next_user_message(self, answer: str | None) -> str:
@@ -138,7 +138,7 @@ class Task:
         return message
 
     def hear(self, dialogue: Dialogue, ended: bool) -> None:
-        """Pass on what the environment said since."""
+        """Pass on what the environment has said since."""
         self._turn, self.ended = dialogue.turn, ended
         # The message of the policy comes first.
         new, self._heard = dialogue.messages[self._heard + 1 :], len(dialogue.messages)
@@ -148,9 +148,9 @@ class Task:
     async def _say(self, kind: Literal["message", "call"], text: str) -> Sequence[dict[str, str]]:
         if not isinstance(text, str) or len(text) > MAX_TEXT:
             raise ValueError(f"A message to the environment must be text of at most {MAX_TEXT:,} characters.")
-        text.encode()  # half of a surrogate pair is no text: ValueError
+        text.encode()  # half of a surrogate pair is not text: ValueError
         async with self._one_at_a_time:
-            if self._answer is not None:  # of a call that was given up: it is played, and its answer is nobody else's
+            if self._answer is not None:  # of a call that was given up: it is played, and no other call gets its answer
                 await asyncio.wait([self._answer])
             if self.ended:
                 return ()
@@ -173,7 +173,7 @@ def function(name: str) -> Callable[[Task], Awaitable[None]]:
         sys.path.append(os.getcwd())  # an agent beside the recipe need not be installed
     try:
         found = pkgutil.resolve_name(name) if ":" in name else None
-    except Exception as error:  # the module is anybody's code
+    except Exception as error:  # the module can be any code
         raise ValueError(
             f"the harness {name!r} cannot be imported ({type(error).__name__}: {first_line(str(error))}): write "
             f"module:function, and install the module or put it into {os.getcwd()}."

@@ -1,4 +1,4 @@
-"""One rollout of a harness with a policy that only answers: its mistakes show before anything costly starts."""
+"""One rollout of a harness with a policy that only answers: the harness's mistakes show before costly parts start."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -71,7 +71,7 @@ class _Bytes:
 
 
 class _Policy(Speaker):
-    """Answers; where the user is a tool, it asks for the next message until the conversation has ended."""
+    """Answers; if the user is a tool, it asks for the next message until the conversation has ended."""
 
     name = "the trial's policy"
     tokens_in = 0

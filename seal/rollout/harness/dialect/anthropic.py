@@ -108,14 +108,14 @@ def _no_thread(thread: Any) -> Any:
 
 
 def _for_the_policy(system: Any) -> Any:
-    """Leave out what Claude Code tells its provider alone: another text in each request, which no history repeats."""
+    """Leave out what Claude Code tells only its provider: a text that differs in each request and is not repeated."""
     if not isinstance(system, list):
         return system
     return [each for each in system if not (isinstance(each, dict) and str(each.get("text")).startswith(_BILLING))]
 
 
 class Request(Asked):
-    """What counts of a request for a message, and what is refused because the answer would mean something else."""
+    """What counts in a request for a message, and what is refused because the answer would mean something else."""
 
     messages: Annotated[tuple[Annotated[_Message, AfterValidator(_Message.items)], ...], Len(1)]
     system: Annotated[Content, BeforeValidator(_for_the_policy)] = ""

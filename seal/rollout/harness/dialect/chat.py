@@ -55,7 +55,7 @@ class _Tool(Given):
 
 
 class Request(Asked):
-    """What counts of a chat-completion request, and what is refused because the answer would mean something else."""
+    """What counts in a chat-completion request, and what is refused because the answer would mean something else."""
 
     messages: Annotated[tuple[_Message, ...], Len(1)]
     tools: tuple[_Tool, ...] | None = None

@@ -101,9 +101,9 @@ class _Tool(Given):
 
 
 class Request(Asked):
-    """What counts of a request for a response, and what is refused because the answer would mean something else.
+    """What counts in a request for a response, and what is refused because the answer would mean something else.
 
-    Validate it with what the rollout has kept as context.
+    The context of its validation is what the rollout has kept.
     """
 
     input: Annotated[list[Annotated[_Part, AfterValidator(_heard)]], BeforeValidator(_listed)] | None = None

@@ -13,7 +13,7 @@ from seal.rollout.harness.messages import MODEL, Answer, Item, Request, meaning
 
 logger = logging.getLogger(__name__)
 TOLD: set[str] = set()
-"""Fields without effect that this worker has told of."""
+"""Fields without effect that this worker has reported."""
 _QUIET = re.compile(
     "type|id|index|status|annotations|parsed.*|metadata|user|store|stream_options|service_tier|safety_identifier|"
     "cache_control|prompt_cache_.*"
@@ -22,7 +22,7 @@ _QUIET = re.compile(
 
 
 def tell(fields: Mapping[str, Any]) -> None:
-    """Say once which fields have no effect: most would only change how the policy samples, which the recipe says."""
+    """Report once which fields have no effect: most would only change the sampling, which the recipe decides."""
     for name, value in fields.items():
         if value is not None and name not in TOLD and not _QUIET.fullmatch(name):
             TOLD.add(name)
@@ -30,7 +30,7 @@ def tell(fields: Mapping[str, Any]) -> None:
 
 
 class Given(BaseModel):
-    """A part of a request, without conversions, which tells of what it does not read."""
+    """A part of a request, without conversions, which reports the fields that it does not read."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -87,14 +87,14 @@ def _the_policy(name: str | None) -> str | None:
 
 
 def as_text(form: Any) -> Any:
-    """ValueError if the form of the answer is another one than text."""
+    """ValueError if the form of the answer is not text."""
     if form not in (None, {"type": "text"}):
         raise ValueError("the policy answers in text: leave it out, and read the answer yourself")
     return form
 
 
 class Form(Given):
-    """The answer's form beside other wishes."""
+    """The answer's form, among other wishes."""
 
     format: Annotated[Any, AfterValidator(as_text)] = None
 
@@ -108,7 +108,7 @@ def _free(choice: Any, request: ValidationInfo) -> Any:
 
 
 Choice = Annotated[Any, AfterValidator(_free)]
-"""How a tool is chosen; after the field `tools`."""
+"""How a tool is chosen; declare it after the field `tools`."""
 
 
 def _absent(value: Any) -> Any:
@@ -118,11 +118,11 @@ def _absent(value: Any) -> Any:
 
 
 Absent = Annotated[Any, AfterValidator(_absent)]
-"""What would change the answer, and is not there."""
+"""A feature that would change the answer and that the gateway lacks."""
 
 
 def by_type(default: str | None, *types: str) -> Discriminator:
-    """How the parts of a union are told from each other: by `type`, or the default without one."""
+    """How to distinguish the parts of a union: by `type`, or by the default without one."""
     return Discriminator(
         lambda part: (part.get("type") or default) if isinstance(part, dict) else None,
         custom_error_type="part",
@@ -131,7 +131,7 @@ def by_type(default: str | None, *types: str) -> Discriminator:
 
 
 def events(*told: Mapping[str, Any]) -> bytes:
-    """Server-sent events that bear their type as name."""
+    """Server-sent events that have their type as name."""
     return "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in told).encode()
 
 
