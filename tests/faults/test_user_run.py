@@ -80,8 +80,9 @@ def settings(tmp_path_factory):
 @pytest.fixture(scope="module")
 def quiet(settings):
     given, port = settings
-    with experiment("test-user-quiet", given) as run, endpoint(port):
-        done = run.finish()
+    with experiment("test-user-quiet", given) as run:
+        with endpoint(port):
+            done = run.finish()
         assert done.returncode == exits.FINISHED, done.stdout
         yield run
 

@@ -234,7 +234,7 @@ def with_rule(rule: Rule, before: str | None = None, taxonomy: str | Sequence[Ru
     """The rules of a taxonomy (or these rules) and one more, before the first rule of the label ``before``, or last.
 
     To add several, give the result as ``taxonomy`` of the next call. ValueError for a label that is not declared
-    (:func:`seal.method.labels.declare`), an unknown taxonomy, and a name that is taken.
+    (:func:`seal.method.labels.declare`) or, as ``before``, has no rule, an unknown taxonomy, and a name that is taken.
     """
     labels.get(rule.label)
     current = taxonomy_of(taxonomy).rules if isinstance(taxonomy, str) else tuple(taxonomy)

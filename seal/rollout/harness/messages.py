@@ -55,7 +55,7 @@ class Answer(NamedTuple):
     """A message of the policy, for a dialect to write.
 
     heard: as later requests repeat it. text: what the harness reads beside its calls, thoughts included if there are
-    none. cut: a limit cut it. prompt: the number of tokens before it. tokens: text and log-prob of each of its own.
+    none. cut: by a limit. prompt: the number of tokens before it. tokens: its own, text (or id) and log-prob of each.
     """
 
     heard: ChatMessage
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
     calls: Sequence[Call]
     cut: bool
     prompt: int
-    tokens: Sequence[tuple[str, float]]
+    tokens: Sequence[tuple[str | int, float]]
 
 
 def meaning(name: str, arguments: Any) -> tuple[str, Any]:
