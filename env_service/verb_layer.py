@@ -56,7 +56,7 @@ class VerbLayer:
         if self._expected is None:
             asked = (value for name, value in headers if name in (b"host", b"origin"))
             foreign = next((value.decode("latin-1") for value in asked if not _is_local(value)), None)
-            detail = f"{foreign!r} is no loopback address, and only those are answered: set {variable('token')}."
+            detail = f"{foreign!r} is not a loopback address, and only those are answered: set {variable('token')}."
             return None if foreign is None else (421, _problem(detail))
         given = next((value for name, value in headers if name == b"authorization"), b"")
         detail = f"Send the service's token: Authorization: Bearer <{variable('token')}>."

@@ -111,7 +111,7 @@ def _require_own(recipe: Recipe, newest: int | None) -> None:
     if unknown or named not in (None, recipe.name):
         raise LaunchError(
             f"trainer.default_local_dir={folder} holds the checkpoints of {named or 'another run'}: name a folder for "
-            f"this run alone, such as {folder / recipe.name}."
+            f"only this run, such as {folder / recipe.name}."
         )
 
 
@@ -147,7 +147,7 @@ def _continue(recipe: Recipe, checkpoint: Path) -> Start:
     if elsewhere and not trainer.val_only and step >= recipe.last_step:
         raise LaunchError(
             f"{checkpoint} is of step {step} and {recipe.name} ends with step {recipe.last_step}, so nothing would be "
-            "trained: raise trainer.total_training_steps or total_epochs, or start from its weights alone (seal "
+            "trained: raise trainer.total_training_steps or total_epochs, or start only from its weights (seal "
             "export, actor_rollout_ref.model.path)."
         )
     origin = _origin(recipe, checkpoint) if elsewhere else recipe.run_dir
@@ -205,7 +205,7 @@ def _changes(recipe: Recipe, origin: Path, step: int) -> list[Change]:
     changes = compare(before["config"], now["config"], step)
     silent = {*recipe.silent}  # cues that showed nothing, which an older version counted
     changes = [each for each in changes if each.key != LEFT_OUT or not {*(each.before or ())} ^ {*each.after} <= silent]
-    fix = "start from its weights alone (seal export, actor_rollout_ref.model.path)"
+    fix = "start only from its weights (seal export, actor_rollout_ref.model.path)"
     fix = "set another trainer.experiment_name" if origin == recipe.run_dir else fix
     depended = (*KEPT, *(UNDER_WAY if trainer.v1.trainer_mode == "seal_async" else ()))
     depended = WEIGHTS if trainer.val_only else depended

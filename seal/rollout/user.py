@@ -118,7 +118,7 @@ class ModelUser:
                 try:
                     return json.loads(content), attempt + 1
                 except (ValueError, RecursionError):
-                    fault = "answers with what is no JSON"
+                    fault = "answers with text that is not JSON"
         raise SpeakerFault("user", f"the user's endpoint {self._settings.base_url} {fault}")
 
     def _spoken(self, answer: Any, requests: int, seconds: float) -> Spoken:

@@ -244,7 +244,7 @@ class _Verification:
         """Compare each A_j with the one that follows from the rewards."""
         config = log.launch.config
         if not follow_from_rewards(config):
-            self._found.unjudged["advantages, which do not follow from rewards alone"] += len(records)
+            self._found.unjudged["advantages, which do not follow only from rewards"] += len(records)
             return
         if log.launch.settings.teaches and "entries" not in config["seal"]["interface"]:
             self._found.unjudged["advantages of a teacher before its plain baselines"] += len(records)

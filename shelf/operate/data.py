@@ -113,7 +113,7 @@ def read_manifest(out: Path | str) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
         return {name: value[name] for name in ("package", "splits")}
     except (json.JSONDecodeError, LookupError, TypeError) as error:
-        raise ValueError(f"{path} is no manifest ({error!r}): restore it from the repository.") from error
+        raise ValueError(f"{path} is not a manifest ({error!r}): restore it from the repository.") from error
 
 
 def _changed(out: Path, recorded: dict[str, str], made: dict[str, str]) -> str:

@@ -220,7 +220,7 @@ def _unlike(logs: Mapping[str, Sequence[Log]], step: int | None) -> Iterator[str
     for what, known in (("training steps", last if step is None else {}), ("sampling", sampled)):
         if len({frozenset(values) for values in known.values() if values}) > 1:
             parts = "; ".join(f"{name}: {', '.join(map(str, sorted(values)))}" for name, values in known.items())
-            yield f"The sides differ in {what} ({parts}): the change is not that of one thing alone."
+            yield f"The sides differ in {what} ({parts}): the change is not due to one thing only."
 
 
 def _sampling(folder: Path) -> str:

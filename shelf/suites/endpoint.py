@@ -66,7 +66,7 @@ STREAM, THOUGHTS, ADDED = "stream", "thoughts", "added"
 _EVENTS = ("data:", "event:", "id:", "retry:", ":")
 """How a line of a stream of events begins; one with a colon alone is a comment that keeps the connection."""
 ADDITIONS = {
-    STREAM: "The endpoint answers in streams alone: they were read.",
+    STREAM: "The endpoint answers only in streams: they were read.",
     THOUGHTS: "The endpoint wants the model's thoughts back with each message: they were sent.",
 }
 OUTAGES = frozenset(

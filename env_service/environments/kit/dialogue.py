@@ -332,7 +332,7 @@ class ToolEpisode:
         if parsed.refusals:
             return f"makes a call that cannot be read: {parsed.refusals[0].rstrip('.')}"
         if foreign := [name for name, _ in parsed.calls if name not in known]:
-            return f"calls {foreign[0][:64]!r}, which is no tool of the user's"
+            return f"calls {foreign[0][:64]!r}, which is not a tool of the user"
         if parsed.calls:
             return None
         if not parsed.text.strip():

@@ -48,7 +48,7 @@ class ToolTask(Turns):
             raise ValueError(f"task {self.id!r} has {len(self.users)} user turns and {len(self.reference)} references.")
         for call in (call for calls in self.reference for call in calls):
             if len(call) != 2 or not isinstance(call[1], dict):
-                raise ValueError(f"task {self.id!r}: {call!r} in its reference is no call: write (name, arguments).")
+                raise ValueError(f"task {self.id!r}: {call!r} in its reference is not a call: write (name, arguments).")
 
     @property
     def facts(self) -> TaskFacts:

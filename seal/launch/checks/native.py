@@ -42,7 +42,7 @@ def check_native(recipe: Recipe) -> tuple[str, ...]:
     """Raise LaunchError for a template or parser that training cannot use; return what a user should know."""
     path, parser = recipe.config.actor_rollout_ref.model.path, recipe.config.actor_rollout_ref.rollout.multi_turn.format
     if parser not in PARSERS:
-        raise LaunchError(f"{PARSER}={parser} is no tool parser of verl: set it to one of {', '.join(PARSERS)}.")
+        raise LaunchError(f"{PARSER}={parser} is not a tool parser of verl: set it to one of {', '.join(PARSERS)}.")
     model = configuration(recipe)
     try:
         folder = str(recipe.model_folder) if recipe.model_folder.is_dir() else path
@@ -83,7 +83,7 @@ def check_native(recipe: Recipe) -> tuple[str, ...]:
     if kept:
         return ()
     return (
-        f"The chat template of {path} writes earlier messages anew as a dialogue goes on (Qwen3's drops thoughts). "
+        f"The chat template of {path} rewrites earlier messages as a dialogue continues (Qwen3's drops thoughts). "
         "Training keeps them as sampled; a server that evaluates the model shows them as the template does.",
     )
 

@@ -163,8 +163,8 @@ def _teacher(recipe: Recipe) -> None:
         )
     if settings.interface.teacher == "retry" and settings.diagnosis.source != "verifier":
         raise LaunchError(
-            f"seal.diagnosis.source={settings.diagnosis.source} is no control of seal.interface.teacher=retry, which "
-            "shows documents and reads no label: set seal.interface.entries=other, or the teacher to share."
+            f"seal.diagnosis.source={settings.diagnosis.source} is not a control of seal.interface.teacher=retry, "
+            "which shows documents and reads no label: set seal.interface.entries=other, or the teacher to share."
         )
     share = settings.interface.share
     if rollouts >= 1 and whole_part(share, rollouts) < 1:
@@ -186,7 +186,7 @@ def _environments(recipe: Recipe) -> None:
             raise LaunchError(f"{key}: {error}") from error
         if name in recipe.environments and (mode := service.mode(name)) == EVALUATED_ONLY:
             raise LaunchError(
-                f"env_service.prompt_mode={mode} is for `seal evaluate` alone, since an API reads the calls: "
+                f"env_service.prompt_mode={mode} is only for `seal evaluate`, since an API reads the calls: "
                 f"train with {NATIVE} (with a harness too: docs/harness.md)."
             )
         if name in recipe.environments and (mode := service.mode(name)) not in (*formats, NATIVE):

@@ -115,7 +115,7 @@ def load(name: str) -> Extension:
     except Exception as error:  # the module can be any code
         raise ValueError(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(found, Extension):
-        raise ValueError(f"{place} is no Extension of seal.method.diagnosis.rules")
+        raise ValueError(f"{place} is not an Extension of seal.method.diagnosis.rules")
     try:
         found.check()
     except ValueError as error:

@@ -74,7 +74,7 @@ SENTENCES = {
     "Modest": ("documents", "permits ['word', 'loud'], its method does not: got an unexpected keyword argument 'loud'"),
     "Misspelt": ("reference passes", "reward 0.0, stop answered; Error: there is no tool 'sya'."),
     "WrongReference": ("reference passes", "stop answered; calls executed, the state differs from the expected one"),
-    "Unbracketed": ("tasks and splits", "task 'amber': 'say' in its reference is no call: write (name, arguments)."),
+    "Unbracketed": ("tasks and splits", "task 'amber': 'say' in its reference is not a call: write (name, arguments)."),
 }
 """Environments with one mistake of their authors: the check that fails alone, and a part of its sentence."""
 

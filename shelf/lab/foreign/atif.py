@@ -121,7 +121,7 @@ def join_continued(value: Mapping[str, Any], path: Path) -> tuple[list[Any], tup
     while following:
         file = path.parent / str(following)
         if not file.is_file() or file in (path, *files):
-            raise ValueError(f"goes on in {following}, which is not beside it: put it there")
+            raise ValueError(f"continues in {following}, which is not beside it: put it there")
         more = beside(file)
         files.append(file)
         steps += _steps(more)

@@ -144,7 +144,7 @@ def rollout_of(line: Line) -> Rollout:
     value = {key: found for key, found in value.items() if found is not None} if own else row_of(value)
     model = next((model for key, model in FORMATS.items() if key in value), None)
     if model is None:
-        raise ValueError(f"is no rollout: expected one of the keys {', '.join(FORMATS)}")
+        raise ValueError(f"is not a rollout: expected one of the keys {', '.join(FORMATS)}")
     task = next((str(value[key]) for key in IDS if value.get(key, "") != ""), f"{line.path.stem}:{line.line}")
     place, files = f"{line.path}:{line.line}", ()
     if model is Atif:

@@ -57,7 +57,7 @@ def sentences(every: Sequence[Judged]) -> Iterator[str]:
         yield f"{number} trajectories of sub-agents and other branches have no labels, first those of {first}."
     of_file = [judged.rollout for judged in every if not (judged.rollout.replays or judged.rollout.failure)]
     if vague := [each for each in of_file if not all(judges(tool.get("parameters", {})) for tool in each.tools or ())]:
-        yield f"Documents of tools in {len(vague)} are no JSON Schemas and judge nothing, first in {vague[0].place}."
+        yield f"Documents of tools in {len(vague)} are not JSON Schemas and judge nothing, first in {vague[0].place}."
     if above := [each for each in of_file if (each.reward or 0.0) > 1.0]:
         yield f"{len(above)} have a reward above 1, which counts as passed like 1, first {above[0].place}."
     if seen := [judged.record for judged in every if not (judged.rollout.replays or judged.rollout.failure)]:

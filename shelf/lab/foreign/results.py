@@ -44,7 +44,7 @@ def read_result(result: Sequence[Sequence[Step]], log: Any, path: Path, task_id:
         found = [[decode(step, by) for step in turn] for turn in result]
     for number, (steps, expected) in enumerate(zip(found, load_tasks()[task_id].reference, strict=False)):
         if expected and any(step.ran for step in steps) and not any(step.calls for step in steps):
-            raise ValueError(f"the official tool runs text that is no call in turn {number}: what it gives is unknown")
+            raise ValueError(f"the official tool runs text that is not a call in turn {number}: its result is unknown")
     if mode := _mode(result, found):
         return Read([Turn("", actions) for actions in turns], mode)
     pairs = zip(turns, found, strict=True)
@@ -66,7 +66,7 @@ def _known(action: Action, decoded: Decoded) -> Action:
         return action
     for name, arguments in decoded.calls:
         if json.loads(json.dumps(arguments)) != arguments:
-            raise ValueError(f"the arguments of {name} are no JSON: {arguments!r:.80}")
+            raise ValueError(f"the arguments of {name} are not JSON: {arguments!r:.80}")
     if not decoded.calls and not action.text:
         raise ValueError(f"the official handler reads no call in {[call.arguments for call in action.calls]!r:.80}")
     calls = tuple(Call(name=name, arguments=arguments) for name, arguments in decoded.calls)

@@ -164,10 +164,10 @@ def _heard(call: Call, result: str | None, documents: Mapping[str, Document], st
     except (ValueError, RecursionError) as error:
         if not call.documented:  # free text
             return Heard(name, {"input": written}, result, documented=False)
-        return Heard(name, written, result, f"the arguments of {name} are no JSON: {flaw(error)}")
+        return Heard(name, written, result, f"the arguments of {name} are not JSON: {flaw(error)}")
     if not strict and ((isinstance(found, str) and not found.strip()) or (found is None and not needs)):
         found = {}
     if isinstance(found, dict):
         found = without_padding(found, schema, call.padded) if schema and isinstance(written, dict) else found
         return Heard(name, found, result, documented=call.documented)
-    return Heard(name, written, result, f"the arguments of {name} are no JSON object: {json.dumps(found)[:80]}")
+    return Heard(name, written, result, f"the arguments of {name} are not a JSON object: {json.dumps(found)[:80]}")

@@ -108,7 +108,7 @@ def require_text(rollout: Rollout) -> None:
     try:
         json.dumps(every, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise ValueError("holds half of a surrogate pair, which is no text") from None
+        raise ValueError("holds half of a surrogate pair, which is not text") from None
 
 
 def sources(rollout: Rollout, environment: str) -> dict[str, str]:

@@ -169,7 +169,7 @@ def named_harness(text: str) -> Harness:
     try:
         words = split_words(text)
     except ValueError as error:
-        raise ValueError(f"--harness {text!r} is no command ({error}): close each quote, as in a shell.") from None
+        raise ValueError(f"--harness {text!r} is not a command ({error}): close each quote, as in a shell.") from None
     if not words:
         raise ValueError("--harness is empty: name module:function, or a command in quotes.")
     return words if len(words) > 1 or which(words[0]) else words[0]

@@ -82,7 +82,7 @@ def call(name: str, arguments: str) -> tuple[str, Any]:
 
 def _the_policy(name: str | None) -> str | None:
     if name not in (None, MODEL):
-        raise ValueError(f"the gateway has the model {MODEL!r} alone: ask another model at its own endpoint")
+        raise ValueError(f"the gateway has only the model {MODEL!r}: ask another model at its own endpoint")
     return name
 
 

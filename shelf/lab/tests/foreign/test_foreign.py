@@ -771,7 +771,7 @@ def test_a_folder_of_trials_gives_one_rollout_each_with_its_result_s_task_and_re
     (tmp_path / "job" / "bad" / "agent" / "trajectory.cont-1.json").unlink()
     (tmp_path / "out" / "validation_log" / "0.jsonl").unlink()
     assert {each.category for each in read(tmp_path, tmp_path / "job", code=1)} == {"foreign/trajectory"}
-    assert "goes on in trajectory.cont-1.json, which is not beside it" in capsys.readouterr().out
+    assert "continues in trajectory.cont-1.json, which is not beside it" in capsys.readouterr().out
 
 
 def call_steps(**arguments) -> list[dict]:
@@ -784,7 +784,7 @@ def call_steps(**arguments) -> list[dict]:
     [
         ('{"messages": [{"content": "x"}]}\n', "rollouts.jsonl:1: has no messages.0.role"),
         ('{"messages": []}\n', "rollouts.jsonl:1: has no message of the policy"),
-        ('{"steps": []}\n', "is no rollout: expected one of the keys schema_version"),
+        ('{"steps": []}\n', "is not a rollout: expected one of the keys schema_version"),
         ('{"messages":\n [\n{]}\n', "rollouts.jsonl:3: neither JSON nor JSON lines"),
         ("[]", "no rollout can be used: the files are empty"),
         ('{"messages": [{"role": "assistant"}], "tools": [{"name": []}]}', "rollouts.jsonl:1: name is []"),
