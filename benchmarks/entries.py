@@ -1,4 +1,4 @@
-"""The tasks of the gate in labels.md: new ones, and new ones each of which shows 40 tools or more.
+"""The tasks of the gate in labels.md: new tasks, and new tasks that each show 40 tools or more.
 
 python -m benchmarks.entries COUNT SEED short.jsonl long.jsonl     # the long lists have the seed SEED + 1
 """
@@ -17,11 +17,11 @@ from shelf.testbed.synthesis.verify import problem_of
 from shelf.testbed.synthesis.world import configuration
 
 FEWEST = 40
-"""Visible tools; the compact schema cue has room for the entries of about 20 (600 characters)."""
+"""The least number of visible tools; the compact schema cue has room for the entries of about 20 (600 characters)."""
 
 
 def lengthened(task: MadeTask, seed: int) -> MadeTask | None:
-    """The task with all tools of its simulators and of others, drawn and placed by the seed; None if not sound."""
+    """The task with all tools of its simulators and of others, chosen and placed by the seed; None if not sound."""
     rng = random.Random(f"{seed}/{task.id}")
     classes, config = list(task.classes), dict(task.config)
     for name in rng.sample(CLASSES, len(CLASSES)):
@@ -36,7 +36,7 @@ def lengthened(task: MadeTask, seed: int) -> MadeTask | None:
 
 
 def tasks(count: int, seed: int) -> list[MadeTask]:
-    """Tasks of one or two requests, about as long as those of the test bed; none is selected by any policy."""
+    """Tasks of one or two requests, about as long as those of the test bed; no policy selects any of them."""
     return list(synthesise(Grammar(), count, seed, "train", SamplerSettings(turns={1: 0.5, 2: 0.5})))
 
 

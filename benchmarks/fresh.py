@@ -1,4 +1,4 @@
-"""The task lists of exp/experiments/fresh.yaml, from the start policy's rollouts on a pool of new tasks.
+"""The task lists of exp/experiments/fresh.yaml, made from the start policy's rollouts on a pool of new tasks.
 
 python -m benchmarks.fresh FOLDER               # FOLDER/pool.jsonl: as many tasks as POOL
 python -m benchmarks.fresh FOLDER EVALUATION    # FOLDER/ARM.json, from the folder of `seal evaluate` on the pool
@@ -18,11 +18,11 @@ from shelf.statistics.log import read_validation_dir
 
 POOL, SEED, REPEATED, TRAINED = 640, 24, 64, 192
 LONGER = "two requests"
-"""What a missing call asks for; any other failed turn asks for the tools of its reference."""
+"""The kind for which a missing call asks; any other failed turn asks for the tools of its reference."""
 
 
 def kinds(task: MadeTask) -> set[str]:
-    """What a task gives: its reference's tools, and whether it has more than one request."""
+    """The kinds that a task offers: its reference's tools, and LONGER if it has more than one request."""
     tools = {call.partition("(")[0] for calls in task.reference for call in calls}
     return tools | ({LONGER} if len(task.users) > 1 else set())
 
@@ -40,7 +40,7 @@ def demand(pool: dict[str, MadeTask], rollouts: Sequence[TrajectoryRecord]) -> C
 
 
 def drawn(pool: Sequence[MadeTask], asked: Counter[str], rng: random.Random) -> list[str]:
-    """Draw tasks without repetition; the weight of one is the mean demand for its kinds (Efraimidis and Spirakis)."""
+    """Draw tasks without repetition; a task's weight is the mean demand for its kinds (Efraimidis and Spirakis)."""
     weights = {task.id: sum(asked[kind] for kind in kinds(task)) / len(kinds(task)) for task in pool}
     keys = {name: rng.random() ** (1 / weight) for name, weight in weights.items() if weight}
     return sorted(keys, key=keys.__getitem__)[-TRAINED:]

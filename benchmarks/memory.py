@@ -1,8 +1,8 @@
 """The peak memory of a program, read while it runs.
 
-On CUDA it is the memory that nvidia-smi reports for the program's own processes, on the GPU on which they hold most. In
-a container nvidia-smi may not report whose process is whose; then it is the growth of the GPU's memory since the start.
-On the CPU it is the proportional set size of the program's processes.
+On CUDA, it is the memory that nvidia-smi reports for the program's own processes, on the GPU on which they hold most.
+In a container, nvidia-smi may not say which process holds memory; then it is the growth of the GPU's memory since the
+start. On the CPU, it is the proportional set size of the program's processes.
 """
 
 import subprocess
@@ -25,7 +25,7 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True)
 class Peak:
-    """The largest reading, None without any; own: whether it is of the program's processes alone."""
+    """The largest reading, None without any. own: whether it covers only the program's processes."""
 
     bytes: int | None
     own: bool
@@ -36,7 +36,7 @@ class Peak:
 
 
 def query(what: str, *fields: str) -> list[list[str]]:
-    """The rows of `nvidia-smi --query-<what>`; NoAnswer if it gives none."""
+    """The rows of `nvidia-smi --query-<what>`; NoAnswer if it does not give any."""
     command = ["nvidia-smi", f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_DEADLINE_S, check=True)
@@ -48,12 +48,12 @@ def query(what: str, *fields: str) -> list[list[str]]:
 
 
 def used() -> dict[str, int]:
-    """Bytes in use by UUID, for each GPU that reports them ([N/A] otherwise)."""
+    """The bytes in use by UUID, for each GPU that reports them (others report [N/A])."""
     return {uuid: int(mib) << 20 for uuid, mib in query("gpu", "uuid", "memory.used") if mib.isdigit()}
 
 
 def used_by(processes: Mapping[int, psutil.Process]) -> Counter[str]:
-    """Bytes that these processes hold on each GPU, by UUID, as far as nvidia-smi knows."""
+    """The bytes that these processes hold on each GPU, by UUID, according to nvidia-smi."""
     found: Counter[str] = Counter()
     for uuid, pid, mib in query("compute-apps", "gpu_uuid", "pid", "used_memory"):
         if mib.isdigit() and int(pid) in processes:
@@ -71,7 +71,7 @@ def family(pid: int) -> dict[int, psutil.Process]:
 
 
 class PeakMemory:
-    """Watches a process and everything that it starts, for the time of a `with` block; `peak` is the result.
+    """Watches a process and everything that it starts during a `with` block; `peak` is the result.
 
     Raises NoAnswer if nvidia-smi does not answer even at the start.
     """
@@ -97,7 +97,7 @@ class PeakMemory:
 
     @property
     def peak(self) -> Peak:
-        """The largest reading of those that succeeded."""
+        """The largest of the readings that succeeded."""
         own = self._shared or max(self._own.values(), default=0)
         return Peak(own or max(self._growth.values(), default=0) or None, own > 0)
 

@@ -1,9 +1,9 @@
-"""The control of references alone: supervised training on a recipe's training tasks, without a rollout.
+"""The control that uses only references: supervised training on a recipe's training tasks, without rollouts.
 
     python -m benchmarks.references RECIPE OUT SEED [KEY=VALUE ...]
 
-As many updates as the recipe's trainer makes, with its optimiser, and as many tasks an update: the mean loss of what
-the reference's messages say, under the plain prompt. OUT is a model's folder.
+It makes as many updates as the recipe's trainer, with its optimiser and as many tasks per update. The loss is the mean
+over what the reference's messages say, under the plain prompt. OUT is a model's folder.
 """
 
 import random
@@ -24,7 +24,7 @@ from shelf.testbed.policy.chat import Encoded, encode
 
 
 def lesson(recipe: Recipe, row: TaskRow, tokenizer: AutoTokenizer) -> Encoded:
-    """The dialogue of a row's reference; ValueError if it does not pass."""
+    """The dialogue of a row's reference; ValueError if the reference does not pass."""
     environment, mode = get_environment(row.environment), recipe.service.mode(row.environment)
     run = whole_run(environment, row.task_id, mode)
     if row.turns > 0:
@@ -37,7 +37,7 @@ def lesson(recipe: Recipe, row: TaskRow, tokenizer: AutoTokenizer) -> Encoded:
 
 
 def train(recipe: Recipe, out: Path, seed: int) -> list[float]:
-    """Write the trained policy; returns the loss of each update, in nats a token."""
+    """Write the trained policy; return the loss of each update, in nats per token."""
     config, actor = recipe.config, recipe.config.actor_rollout_ref.actor
     source = config.actor_rollout_ref.model.path
     model, tokenizer = AutoModelForCausalLM.from_pretrained(source), AutoTokenizer.from_pretrained(source)

@@ -1,4 +1,4 @@
-"""The tasks of exp/experiments/credit.yaml: new ones of three to five requests, and shorter ones.
+"""The tasks of exp/experiments/credit.yaml: new tasks of three to five requests, and shorter ones.
 
 python -m benchmarks.turns FOLDER     # FOLDER/train.jsonl; FOLDER/held_out.jsonl, which is data/test_bed/turns.jsonl
 """

@@ -1,7 +1,7 @@
 BENCHMARK = "bfcl-eval==2026.3.23"
 """The package of the default environment; no requirement names it, because its own requirements pull in torch."""
 MODULE = "bfcl_eval"
-"""What it installs."""
+"""The module that this package installs."""
 PREFIX = "BFCL_"
 
 

@@ -1,4 +1,4 @@
-"""`python -m env_service`: the service, its environment variables as settings; `seal serve` takes options too."""
+"""`python -m env_service`: the service, with environment variables as settings; `seal serve` takes options too."""
 
 import logging
 import socket
@@ -16,7 +16,7 @@ from seal.system.net import http_url
 
 
 def main(**options: Any) -> int:
-    """Serve until interrupted; 1, with one sentence on stderr, if it cannot start. options: before variables."""
+    """Serve until interrupted; 1, with one sentence on stderr, if it cannot start. options override variables."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         if find_spec(MODULE) is None:

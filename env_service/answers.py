@@ -1,6 +1,6 @@
 """An environment's answers as typed dictionaries: the `data` of the HTTP protocol's answers.
 
-A worker encodes them as they are; pydantic checks them at the two ends of the wire (`protocol.py`, `host.py`).
+A worker encodes them as they are; pydantic checks them at both ends of the wire (`protocol.py`, `host.py`).
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ COMPLETED = "[CONVERSATION_COMPLETED]"
 
 
 class Message(TypedDict):
-    """One message of the environment; a step's also have an empty list `tool_calls`, for the public client."""
+    """One message of the environment; those of a step also have an empty list `tool_calls`, for the public client."""
 
     role: str
     content: str
@@ -24,17 +24,17 @@ class Message(TypedDict):
 
 
 class UserOpening(TypedDict):
-    """What a language model that plays the user is told first: messages and tools as a request takes them."""
+    """What a language model that plays the user gets first: messages and tools, in the form of a request."""
 
     messages: list[dict[str, str]]
     tools: list[dict[str, Any]]
 
 
 class Opening(TypedDict):
-    """The answer to /create: the messages that an episode starts with, and what identifies it.
+    """The answer to /create: the messages that start an episode, and what identifies it.
 
     info: at least task_id, category, data_hash, tool_prompt_mode, omega (the interface's version and digest, or null).
-    user: the caller says the user's first message next, and the policy must see none of this.
+    user: if present, the caller sends the user's first message next; the policy must see none of this.
     """
 
     state: list[Message]
@@ -51,7 +51,7 @@ class StepInfo(TypedDict, total=False):
 
 
 class Step(TypedDict):
-    """The answer to /step: what followed a message. user: what the user hears, whose message the caller says next."""
+    """The answer to /step: what followed a message. user: what the user hears before the caller sends its message."""
 
     state: list[Message]
     reward: float
@@ -61,11 +61,11 @@ class Step(TypedDict):
 
 
 class Evaluation(TypedDict):
-    """The answer to /evaluate. An environment may add keys of its own.
+    """The answer to /evaluate. An environment may add its own keys.
 
     valid: whether the whole task met the verifier. labels, diagnosis: Z(tau), one for each user turn that took place.
-    evidence: of every turn of the task. progress: share of the turns that need calls that met the verifier. turns,
-    calls, errors: counts. stop: how the last turn that was reached ended.
+    evidence: that of every turn of the task. progress: of the turns that need calls, the share that met the verifier.
+    turns, calls, errors: counts. stop: how the last turn that was reached ended.
     """
 
     valid: bool

@@ -45,7 +45,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
 
     @app.get("/version")
     async def version(env_type: str = protocol.DEFAULT_ENVIRONMENT) -> protocol.VersionAnswer:
-        """Name the versions that results of an environment depend on."""
+        """Name the versions on which results of an environment depend."""
         try:
             answer = await pool.query("version", {"env_type": env_type})
         except protocol.RequestRefused as error:

@@ -1,7 +1,7 @@
 """The channel between the service and a worker process: frames over a socket, and a page of memory.
 
-A frame is four bytes of length, then the payload. The page says what the worker does now: the worker writes it; the
-service reads it to enforce deadlines and, after the worker's death, to learn which call ended it.
+A frame is four bytes of length, then the payload. The page says what the worker is doing: the worker writes it; the
+service reads it to enforce deadlines and, after the worker's death, to learn which call killed it.
 """
 
 import mmap
@@ -19,12 +19,12 @@ Position = tuple[int, int]
 
 
 def frame(*parts: bytes) -> bytes:
-    """One frame that holds the joined parts."""
+    """One frame with the joined parts as its payload."""
     return b"".join((_LENGTH.pack(sum(map(len, parts))), *parts))
 
 
 class FrameBuffer:
-    """Cuts a byte stream into the payloads of its frames."""
+    """Splits a byte stream into the payloads of its frames."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -45,7 +45,7 @@ class Activity(NamedTuple):
     """One state of the page.
 
     request: number of the current request, from 1. step, call: position of the guarded call. call_began, request_began:
-    seconds of the monotonic clock, 0 when none is running. processor_seconds: what the worker had used then.
+    seconds of the monotonic clock, 0 when none is running. processor_seconds: what the worker had used by then.
     """
 
     request: int
@@ -67,7 +67,7 @@ class ActivityPage:
 
     @staticmethod
     def allocate() -> int:
-        """The descriptor of a new, zeroed page."""
+        """Return the descriptor of a new, zeroed page."""
         descriptor = os.memfd_create("env_service_activity")
         os.ftruncate(descriptor, _LAYOUT.size)
         return descriptor

@@ -1,9 +1,9 @@
-"""The client of the environment service, typed by `protocol.py`: asynchronous, with a blocking face.
+"""The client of the environment service, typed by `protocol.py`: asynchronous, with a blocking variant.
 
 A request that the service may already have carried out is safe to send again: /create names its instance, /step carries
-a step id, /evaluate changes nothing. Faults of the service or the connection are therefore retried within a budget; a
-wrong request is our own mistake and is raised at once. The library is aiohttp: at 128 concurrent episodes httpx costs
-about twenty times the processor time per request.
+a step id, /evaluate changes nothing. The client therefore retries faults of the service or the connection within a
+budget; a wrong request is our own mistake and is raised at once. The library is aiohttp: at 128 concurrent episodes,
+httpx costs about twenty times the processor time per request.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class ServiceError(RuntimeError):
-    """The service did not do what it was asked; the message says why and what to change, cause is one of its causes."""
+    """The service did not do what it was asked; the message says why and what to change, and cause names the cause."""
 
     def __init__(self, cause: Cause, message: str) -> None:
         super().__init__(message)
@@ -67,9 +67,9 @@ class ServiceError(RuntimeError):
 class AsyncServiceClient:
     """The verbs of one service for one event loop, over pooled connections.
 
-    url: the service's address; by default SEAL_URL, else where `seal serve` listens.
-    env_type: the environment to play. token: by default the variable of the service's token. deadline_s: seconds
-    for one attempt. attempts: of a request whose fault is the service's (SICK).
+    url: the service's address; by default SEAL_URL, else the address where `seal serve` listens.
+    env_type: the environment to play. token: by default that in the service's environment variable. deadline_s: seconds
+    for one attempt. attempts: how often to send a request if the fault is the service's (SICK).
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class AsyncServiceClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def version(self, env_type: str | None = None) -> protocol.VersionAnswer:
-        """Return the versions behind results of the service or an environment; ServiceError if no service answers."""
+        """Return the versions that results of the service or an environment depend on; ServiceError if none answers."""
         query = f"?env_type={env_type}" if env_type else ""
         try:
             return await self._ask("GET", f"version{query}", None, protocol.VersionAnswer)
@@ -113,13 +113,13 @@ class AsyncServiceClient:
         return (await self._post("get_env_profile", env_type=self.env_type, params={"split": split})).data
 
     async def add_tasks(self, tasks: Sequence[Mapping[str, Any]]) -> None:
-        """Serve synthesised tasks too, as the lines of a task file hold them."""
+        """Make the service serve synthesised tasks too, given as in the lines of a task file."""
         await self._post("tasks", tasks=list(tasks))
 
     async def create(
         self, task_id: str, instance_id: str, params: Mapping[str, Any] | None = None, **others: Any
     ) -> answers.Opening:
-        """Open an episode under a name of the caller's; others: further fields of the request, as `env_type`."""
+        """Open an episode under a name that the caller chooses; others: further fields of the request (`env_type`)."""
         fields = {"env_type": self.env_type, "create_id": instance_id, "params": dict(params or {}), **others}
         return (await self._post("create", task_id=task_id, instance_id=instance_id, **fields)).data
 
@@ -173,7 +173,7 @@ class AsyncServiceClient:
         return await self._ask("POST", verb, body, answer or success)
 
     async def _ask(self, method: str, path: str, body: bytes | None, answer: type[Answer]) -> Answer:
-        """The answer to a request; the last fault if no attempt brought one."""
+        """The answer to a request; raises the last fault if no attempt got an answer."""
         for attempt in count(1):
             try:
                 return await self._ask_once(method, f"{self.url}/{path}", body, answer)
@@ -201,7 +201,7 @@ class AsyncServiceClient:
         if status >= 400:
             raise _refusal(self.url, status, content)
         try:
-            # Not model_validate_json: it refuses values nested deeper than about 200 levels, which a policy can write.
+            # Not model_validate_json: it refuses nesting beyond about 200 levels, which a policy can write.
             return answer.model_validate(json.loads(content))
         except (ValueError, RecursionError) as error:
             reason = protocol.first_error(error) if isinstance(error, ValidationError) else error
@@ -284,7 +284,7 @@ class _FullEvaluation(protocol.Success[dict[str, Any]]):
 
 @functools.cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """The event loop of this process's blocking clients, in a thread of its own."""
+    """The event loop of this process's blocking clients, in its own thread."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name=_THREAD, daemon=True).start()
     return loop
@@ -292,7 +292,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 def _close(client: AsyncServiceClient, loop: asyncio.AbstractEventLoop) -> None:
     closing = asyncio.run_coroutine_threadsafe(client.close(), loop)
-    if threading.current_thread().name != _THREAD:  # which would wait for itself if it collects a client
+    if threading.current_thread().name != _THREAD:  # that thread would wait for itself if it collected a client
         closing.result(CLOSE_S)
 
 

@@ -13,7 +13,7 @@ class WorkerGone(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """The service's end. waiting_since: when the oldest unanswered request became that, in monotonic seconds."""
+    """The service's end. waiting_since: when the oldest unanswered request became the oldest, in monotonic seconds."""
 
     def __init__(self) -> None:
         self._gone = False
@@ -29,7 +29,7 @@ class Connection(asyncio.Protocol):
         return bool(self._waiting) and not self._gone
 
     def unanswered(self, number: int) -> Any:
-        """Return the subject of the request with this number, from 1; None if it was answered or never sent."""
+        """Return the `about` of the request with this number, from 1; None if it was answered or never sent."""
         index = number - self._answered - 1
         return self._waiting[index][1] if 0 <= index < len(self._waiting) else None
 

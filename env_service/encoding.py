@@ -1,6 +1,6 @@
 """JSON bytes for the wire, whatever a policy wrote into its arguments.
 
-orjson writes almost everything, dataclasses included. Values that it refuses and a policy can produce (lone surrogates,
+orjson writes almost everything, dataclasses included. Values that it refuses but a policy can produce (lone surrogates,
 integers beyond 64 bits, deep nesting) are simplified first: an answer must never fail because of its content.
 """
 

@@ -1,6 +1,6 @@
-"""The verbs of the protocol, a method for each, over the open episodes: which exist, and when they end.
+"""The verbs of the protocol, one method per verb, and the open episodes: which exist, and when they close.
 
-Wrong ids are answered here. An episode takes one request at a time; a repeated /step is recognised by its step_id.
+This module refuses wrong ids. An episode takes one request at a time; the step_id identifies a repeated /step.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Episodes:
 
     @cached_property
     def _uploads(self) -> tempfile.TemporaryDirectory[str]:
-        # Made with the first upload: a service may run where it cannot write.
+        # Created on the first upload, because a service may run where it cannot write.
         return tempfile.TemporaryDirectory(prefix="seal_tasks_")
 
     async def get_env_profile(self, request: protocol.ProfileRequest) -> bytes:
@@ -65,7 +65,7 @@ class Episodes:
         return _success(answer)
 
     async def tasks(self, request: protocol.TasksRequest) -> bytes:
-        """Serve further tasks until the service ends."""
+        """Serve further tasks until the service stops."""
         lines = b"\n".join(encode(task) for task in request.tasks) + b"\n"
         try:
             path = Path(self._uploads.name) / f"{hashlib.sha256(lines).hexdigest()[:16]}.jsonl"
@@ -99,7 +99,7 @@ class Episodes:
             try:
                 answer = await self._pool.create(history)
             except BaseException:
-                # Whatever went wrong, a failed create leaves nothing behind.
+                # A failed create leaves nothing behind, whatever the error.
                 del self._open[name]
                 raise
         return _success(answer)
@@ -133,7 +133,7 @@ class Episodes:
             return _success(answer)
 
     async def evaluate(self, request: protocol.EvaluateRequest) -> bytes:
-        """Give verdict, figures and labels, without changing the episode."""
+        """Return verdict, figures and labels without changing the episode."""
         return await self._inspect("evaluate", request.instance_id, request.params)
 
     async def get_info(self, request: protocol.InstanceRequest) -> bytes:
@@ -157,7 +157,7 @@ class Episodes:
         return b'{"success":%s,"data":null}' % (b"true" if released else b"false")
 
     async def expire(self) -> None:
-        """Close idle episodes from time to time; a failed round does not end the loop."""
+        """Close idle episodes from time to time; a failed round does not stop the loop."""
         while True:
             await asyncio.sleep(min(30.0, self._settings.idle_seconds / 2))
             limit = time.monotonic() - self._settings.idle_seconds
@@ -197,7 +197,7 @@ class Episodes:
         return entry
 
     def _require_room(self, history: EpisodeHistory, more: int) -> None:
-        """Refuse a message that would make an episode's messages, which are kept, exceed the limit of one body."""
+        """Refuse a message with which the episode's stored messages would exceed the limit of one body."""
         limit = self._settings.max_body_bytes
         if more + sum(len(content) for content, *_ in history.steps) > limit:
             reason = f"The episode's messages exceed {limit} characters ({variable('max_body_bytes')})."
@@ -214,5 +214,5 @@ def _success(data: bytes) -> bytes:
 
 
 def delay(median: float, place: str) -> float:
-    """Seconds for which an answer is held back: log-normal, as calls to real tools are, and fixed by the place."""
+    """Seconds by which an answer is delayed: log-normal, like calls to real tools, and always the same for a place."""
     return Random(place).lognormvariate(math.log(median), 1.0) if median else 0.0

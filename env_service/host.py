@@ -1,6 +1,6 @@
 """The worker process: it holds episodes and answers requests for them.
 
-A request is [op, episode, arguments], the answer a header and a body of JSON, which the HTTP process passes on unread.
+A request is [op, episode, arguments]; the answer is a header and a JSON body, which the HTTP process passes on unread.
 """
 
 import logging
@@ -20,13 +20,13 @@ _LOG = logging.getLogger(__name__)
 _MAX_BROKEN_PER_STEP = 3
 _OPENING, _STEP = TypeAdapter(Opening), TypeAdapter(Step)
 _PLAYING = frozenset({"rebuild", "step", "start", "evaluate", "describe"})
-"""In these requests only a Refusal is the caller's fault."""
+"""In these requests, of all exceptions only a Refusal is the caller's fault."""
 
 
 class EpisodeGuard(base.Guard):
     """Numbers the guarded calls of an episode and skips those that exceeded a limit before.
 
-    After three broken calls in a step its rest is skipped too, so that one message cannot cost a worker per call.
+    After three broken calls in a step, it also skips the rest, so that one message cannot kill one worker per call.
     """
 
     def __init__(self, activity: ActivityPage, broken: Mapping[Position, str]) -> None:
@@ -50,7 +50,7 @@ class EpisodeGuard(base.Guard):
             return refused("earlier calls of this message exceeded the limits")
         self._activity.begin(position)
         result = call()
-        # Not in a finally: when the call ends the process, the record must still name it.
+        # Not in a finally: if the call kills the process, the record must still name it.
         self._activity.end()
         return result
 
@@ -65,13 +65,13 @@ class Host:
     def handle(self, op: str, episode: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
         """Answer one request: ({"ok": True}, JSON) or ({"ok": False, "code"?}, the reason as text).
 
-        Whatever an environment raises that is not a refusal is its failure.
+        Any exception of an environment that is not a refusal counts as the environment's failure.
         """
         try:
             data = self._answer(op, episode, arguments)
         except MemoryError:
-            raise  # a limit of the service's
-        except Exception as error:  # an environment may be anybody's code
+            raise  # the service sets this limit
+        except Exception as error:  # an environment is third-party code and can raise anything
             if isinstance(error, base.Refusal if op in _PLAYING else ValueError):
                 code = {"code": USER_ROLE} if isinstance(error, base.UserFault) else {}
                 return {"ok": False, **code}, str(error).encode("utf-8", "replace")
@@ -122,7 +122,7 @@ class Host:
         if role == "user":
             if not isinstance(episode, base.HearsUser):
                 raise base.Refusal("The episode has no user whose messages a caller says: send the policy's.")
-            # The guard counts the policy's messages.
+            # The guard counts only the policy's messages.
             return _shaped(_STEP, episode.hear(content))
         data = _shaped(_STEP, episode.step(content, truncated))
         guard.next_step()
@@ -136,7 +136,7 @@ def _opening(episode: base.EnvironmentEpisode, name: str) -> Opening:
 
 
 def _shaped(shape: TypeAdapter[Any], data: Any) -> Any:
-    """The answer of an environment as it is; TypeError if it has another shape than the protocol's."""
+    """The answer of an environment, unchanged; TypeError if its shape is not the protocol's."""
     try:
         shape.validate_python(data)
     except ValidationError as error:

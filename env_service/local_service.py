@@ -1,4 +1,4 @@
-"""The service as a process that this one starts: waited for, watched, and ended with it."""
+"""The service as a child process: this process starts it, waits for it, watches it, and stops it at its own end."""
 
 import atexit
 import os
@@ -26,7 +26,7 @@ _STARTING = threading.Lock()
 
 
 class LocalService:
-    """A process that serves at a port of the loopback, by default a free one; variables: of its settings."""
+    """A process that serves on a loopback port, by default a free one; variables: environment variables for it."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class LocalService:
         )
 
     def ended(self) -> str | None:
-        """Describe the end of the process in a sentence; None while it runs, and before the start."""
+        """Say in one sentence how the process ended; None while it runs and before the start."""
         if self._process is None or self._process.poll() is None:
             return None
         return f"The environment service ended with code {self._process.returncode}: {last_output(self._log)}"
@@ -83,7 +83,7 @@ class LocalService:
     def _launch(self) -> None:
         """Start the process from a thread that lives until it is stopped.
 
-        The kernel ends the child when the thread that started it ends, and callers come from pools of threads.
+        The kernel kills the child when the thread that started it ends, and callers may be threads of a pool.
         """
         from seal.system.processes import start
 
@@ -102,7 +102,7 @@ class LocalService:
 
 
 def this_process() -> str:
-    """This process, as a service that it starts names its owner."""
+    """The name of this process, under which a service that it starts records its owner."""
     return f"process {os.getpid()} on {platform.node()}"
 
 
@@ -119,7 +119,7 @@ def local_service(**variables: str) -> Iterator[str]:
 
 
 def address(url: str | None = None) -> str:
-    """The service to use: `url`, else that of SEAL_URL, else one that this process starts; ServiceError without one."""
+    """The service to use: `url`, else SEAL_URL, else one that this process starts; ServiceError if that fails."""
     with _STARTING:
         return url or os.environ.get(URL_VARIABLE) or _start_once()
 

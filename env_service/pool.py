@@ -1,7 +1,7 @@
 """The pool of workers: sticky episodes, and rebuilding them after a worker was replaced.
 
-An episode stays with the worker that opened it. When that worker's process is replaced, each of its episodes is rebuilt
-from its history when it is next needed, and the requests that were waiting are sent again: clients notice only a delay.
+An episode stays with the worker that opened it. If that worker's process is replaced, each of its episodes is rebuilt
+from its history when it is next needed, and the waiting requests are sent again: clients notice only a delay.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class WorkerPool:
         return self._deadline_watch is not None and not self._deadline_watch.done()
 
     async def start(self) -> None:
-        """Start every worker and the watch over deadlines; return once each worker has answered."""
+        """Start every worker, and the watch over deadlines; return once each worker has answered."""
         async with asyncio.timeout(START_SECONDS):
             await asyncio.gather(*(worker.start() for worker in self._workers))
             first = (worker.request("version", None, {"env_type": DEFAULT_ENVIRONMENT}) for worker in self._workers)
@@ -66,26 +66,26 @@ class WorkerPool:
         raise RequestRefused("The service's workers end as soon as they start: see its log.", 503)
 
     async def load_task_file(self, path: str) -> bytes:
-        """Have every worker, and those that replace it, serve a file's tasks; RequestRefused for a bad file."""
+        """Make every worker, and its later replacements, serve a file's tasks; RequestRefused for a bad file."""
         answer = await self.query("load_task_file", {"path": path})
         others = [worker for worker in self._workers if path not in worker.task_files]
         for worker in others:
             worker.task_files.append(path)
         try:
-            for worker in self._workers:  # of another upload of the same file too: it may be under way
+            for worker in self._workers:  # all of them: another upload of the same file may still be under way
                 generation = worker.generation
                 try:
                     await worker.request("load_task_file", None, {"path": path})
                 except WorkerGone:
                     await worker.replace(generation)
         except RequestRefused:
-            for worker in others:  # none of them could be replaced any more once the file is gone
+            for worker in others:  # once the file is gone, a replacement could not load it and would not start
                 worker.task_files.remove(path)
             raise
         return answer
 
     async def create(self, history: EpisodeHistory) -> bytes:
-        """Open an episode on the worker that has the fewest."""
+        """Open an episode on the worker with the fewest episodes."""
         load = Counter(self._placed.values())
         self._placed[history] = min(self._workers, key=load.__getitem__)
         try:
@@ -95,7 +95,7 @@ class WorkerPool:
             raise
 
     async def step(self, history: EpisodeHistory, content: str, truncated: bool, role: str) -> bytes:
-        """Pass on one message and keep it for a rebuild; nothing of a refused one, so that no later one pays for it."""
+        """Pass on one message and keep it for a rebuild; a refused one leaves nothing that could affect later ones."""
         broken = list(history.broken)
         try:
             answer = await self.send("step", history, {"content": content, "truncated": truncated, "role": role})
@@ -115,9 +115,9 @@ class WorkerPool:
             _LOG.info("the worker of episode %s ended before its release", history.id)
 
     async def send(self, op: str, history: EpisodeHistory, arguments: Mapping[str, Any]) -> bytes:
-        """Send a request about an episode; after a death, rebuild it and send again.
+        """Send a request about an episode; after its worker died, rebuild the episode and send the request again.
 
-        Deaths by the calls of other episodes do not count: each of these breaks a few calls at most.
+        Deaths caused by other episodes do not count: each of those has at most a few calls that break.
         """
         worker, deaths = self._placed[history], 0
         while deaths < _MAX_RESTARTS_PER_REQUEST:
@@ -133,7 +133,7 @@ class WorkerPool:
                 return answer
             except RequestRefused as refused:
                 if refused.code == ENVIRONMENT_FAILED and op != "create":
-                    history.lost = str(refused)  # its state is unknown now
+                    history.lost = str(refused)  # the episode's state is now unknown
                 raise
             except WorkerGone:
                 await worker.replace(generation)
@@ -142,7 +142,7 @@ class WorkerPool:
         raise RequestRefused(history.lost, code=EPISODE_BROKEN)
 
     async def _enforce_deadlines(self) -> None:
-        """Kill workers that are past a deadline; the requests that wait on them replace them."""
+        """Kill workers that are past a deadline; the requests that wait for them start the replacements."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
             for worker in self._workers:

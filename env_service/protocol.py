@@ -1,8 +1,8 @@
 """Typed requests and answers of the HTTP protocol, shared by the service and its client.
 
 The shapes are those of the public SEAL release, so that its client works unchanged; keys that only this service knows
-are optional, and unknown keys are ignored. `instance_id` and `task_id` may be missing here because the protocol answers
-that with 400, and a wrong shape with 422.
+are optional, and unknown keys are ignored. `instance_id` and `task_id` are optional here because the protocol answers
+400 if they are missing, but 422 for a wrong shape.
 """
 
 import math
@@ -16,20 +16,20 @@ from env_service import answers
 PROTOCOL = 2
 """The version of the protocol, as /version gives it."""
 DEFAULT_ENVIRONMENT = "bfcl"
-"""The environment of a request that names none."""
+"""The environment of a request that does not name one."""
 NO_EPISODE = "no_episode"
-"""Code of a refusal: no such episode (unknown, released, expired, or lost by a restart): open it again."""
+"""Code of a refusal: there is no such episode (unknown, released, expired, or lost in a restart): open it again."""
 EPISODE_BROKEN = "episode_broken"
 """Code of a refusal: the episode exceeded the service's limits and would do so again."""
 ENVIRONMENT_FAILED = "environment_failed"
-"""Code of a refusal: the environment raised an exception, which is nobody's reward."""
+"""Code of a refusal: the environment raised an exception, which must not become a reward."""
 USER_ROLE = "user_role"
-"""Code of a refusal: no user says this; the fault is of whoever plays the user."""
+"""Code of a refusal: the user would not say this; the fault is with the model that plays the user."""
 Identifier = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 def first_error(error: ValidationError) -> str:
-    """The first thing that is wrong with a body, and its place in it."""
+    """The first error in a body, and its place there."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or 'body'}: {first['msg'].removeprefix('Value error, ')}"
 
@@ -44,8 +44,8 @@ class ProfileRequest(BaseModel):
 class CreateRequest(BaseModel):
     """/create: params belong to the environment; without an instance_id the service picks one.
 
-    Repeating a request with the same instance_id and create_id opens one episode, with one answer. refused_calls: of a
-    replay, calls that exceeded a limit when first played and are not run again: (message, call of it, reason), from 0.
+    Repeating a request with the same instance_id and create_id opens one episode, with one answer. refused_calls: in a
+    replay, calls that exceeded a limit when first played and must not run again: (message, its call, reason), from 0.
     """
 
     env_type: str = DEFAULT_ENVIRONMENT
@@ -64,16 +64,16 @@ class CreateRequest(BaseModel):
 
 
 class SaidMessage(BaseModel):
-    """One message of the policy, or of the user where the caller says the user's."""
+    """One message of the policy, or of the user if the caller sends the user's messages."""
 
     role: Literal["assistant", "user"]
     content: str
 
 
 class StepRequest(BaseModel):
-    """/step: repeating a request with the same step_id gets the same answer and acts once.
+    """/step: a repeated request with the same step_id gets the same answer and acts once.
 
-    truncated: a length limit cut the message. In training it ends the episode; evaluation reads it as far as it goes.
+    truncated: a length limit cut the message. In training it ends the episode; evaluation reads the text as it is.
     """
 
     instance_id: Identifier | None = None
@@ -96,7 +96,7 @@ class InstanceRequest(BaseModel):
 
 
 class TasksRequest(BaseModel):
-    """/tasks: synthesised tasks to serve too, as the lines of a task file hold them."""
+    """/tasks: synthesised tasks to serve too, given as in the lines of a task file."""
 
     tasks: Annotated[list[dict[str, Any]], Field(min_length=1)]
 
@@ -131,10 +131,10 @@ VERBS: Mapping[str, Verb] = {
 
 
 class Problem(BaseModel):
-    """A refusal: the fault of a request, and its fix.
+    """A refusal: what is wrong with a request, and how to fix it.
 
-    code, if a program can act on it: no_episode (it is not open any more: open it again), episode_broken (it exceeded
-    the service's limits and would do so again), environment_failed (the environment raised).
+    code, if a program can act on it: no_episode (it is no longer open: open it again), episode_broken (it exceeded
+    the service's limits and would do so again), environment_failed (the environment raised an exception).
     """
 
     detail: str
@@ -151,9 +151,9 @@ class RequestRefused(ValueError):
 
 
 class VersionAnswer(BaseModel):
-    """Answer to /version: what results depend on; the environment adds versions of its own.
+    """Answer to /version: what results depend on; the environment adds its own versions.
 
-    owner: the process with which the service ends, in words; empty if it stands by itself.
+    owner: the process with which the service ends, in words; empty if it runs independently.
     """
 
     model_config = ConfigDict(extra="allow")

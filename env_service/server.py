@@ -1,4 +1,4 @@
-"""uvicorn's server with what it lacks: it closes connections that stall, the oldest first when there are too many."""
+"""uvicorn's server, extended to close connections that stall, the oldest first when there are too many."""
 
 import resource
 import time
@@ -10,7 +10,7 @@ _DESCRIPTORS = 65536
 
 
 class BoundedServer(uvicorn.Server):
-    """A server in which a request has to arrive, and an answer to be taken, within `transfer_s` seconds."""
+    """A server that gives a request `transfer_s` seconds to arrive, and its answer as long to be received."""
 
     transfer_s = 60.0
 
@@ -37,10 +37,10 @@ class BoundedServer(uvicorn.Server):
 
 
 def _stalls(connection: Any) -> bool:
-    """Return whether the client must send or take something before its request goes on."""
+    """Return whether the client must send or receive something before its request continues."""
     cycle = connection.cycle
     if connection.transport.get_write_buffer_size():
         return True
-    if cycle is None or cycle.response_complete:  # else uvicorn's own limit between two requests ends the connection
+    if cycle is None or cycle.response_complete:  # with a keep-alive task, uvicorn itself closes the idle connection
         return connection.timeout_keep_alive_task is None
     return cycle.more_body and not connection.flow.read_paused

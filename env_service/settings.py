@@ -16,7 +16,7 @@ def _listed(text: str) -> list[str]:
 
 
 def _locations(text: str) -> dict[str, str]:
-    """Environments by name; ValueError for an entry of another shape."""
+    """Environments by name; ValueError for a malformed entry."""
     added = {}
     for entry in _listed(text):
         name, _, location = entry.partition("=")
@@ -27,7 +27,7 @@ def _locations(text: str) -> dict[str, str]:
 
 
 def _task_files(text: str) -> tuple[str, ...]:
-    """Absolute paths; ValueError for a file that is not there."""
+    """Absolute paths; ValueError for a file that does not exist."""
     for name in _listed(text):
         if not Path(name).is_file():
             raise ValueError(f"{variable('task_files')}: there is no file {name}; make it with seal tasks synthesise.")
@@ -42,7 +42,7 @@ class ServerSettings(BaseSettings):
     )
 
     host: str = "127.0.0.1"
-    """Address to listen on; one that other machines can reach needs a token."""
+    """Address to listen on; an address that other machines can reach needs a token."""
     port: int = Field(8082, ge=0, le=65535)
     """Port to listen on; 0 picks a free one."""
     workers: int = Field(0, ge=0)
@@ -62,13 +62,13 @@ class ServerSettings(BaseSettings):
     max_body_bytes: int = Field(4 * 2**20, gt=0)
     """Size limit of one request body, and of an episode's messages together."""
     delay_seconds: float = Field(0.0, ge=0)
-    """For benchmarks: the median of the time that the answer to a step is held back (log-normal); 0 for none."""
+    """For benchmarks: the median delay of the answer to a step (log-normal); 0 for none."""
     environments: Annotated[dict[str, str], NoDecode, BeforeValidator(_locations)] = Field({}, validate_default=False)
     """Further environments: name=package.module:Class, separated by commas."""
     task_files: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_task_files)] = Field((), validate_default=False)
     """Files of synthesised tasks to serve beside the benchmark's, separated by commas."""
     owner: str = ""
-    """The process with which this service ends, in words; other runs do not use it. Empty if it stands by itself."""
+    """The process with which this service ends, in words; other runs do not use it. Empty if it runs independently."""
 
     @model_validator(mode="after")
     def _require_token(self) -> Self:
@@ -84,7 +84,7 @@ class ServerSettings(BaseSettings):
 
 
 def read_settings(**options: Any) -> ServerSettings:
-    """The given settings, the others from the environment; ValueError names the variable at fault."""
+    """The given settings, and the others from the environment; ValueError names the wrong variable."""
     try:
         return ServerSettings(**options)
     except ValidationError as error:

@@ -23,10 +23,10 @@ from seal.system.net import is_loopback
 
 
 class VerbLayer:
-    """ASGI middleware that answers the verbs and, if a token is set, requires it."""
+    """ASGI middleware that answers the verbs and requires the token, if one is set."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, episodes: Episodes) -> None:
-        """Requests for other paths go on to `app`. Settings without a token have a loopback host."""
+        """Pass requests for other paths on to `app`. Settings without a token have a loopback host."""
         self._app = app
         self._episodes = episodes
         self._max_body_bytes = settings.max_body_bytes
@@ -52,7 +52,7 @@ class VerbLayer:
         await answer(scope, receive, send)
 
     def _refuse(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, bytes] | None:
-        """Status and problem of a request without the token; without a token, of a web page's or a foreign name's."""
+        """Status and problem of a request to refuse: it lacks the token or, if none is set, names a foreign host."""
         if self._expected is None:
             asked = (value for name, value in headers if name in (b"host", b"origin"))
             foreign = next((value.decode("latin-1") for value in asked if not _is_local(value)), None)
@@ -74,7 +74,7 @@ class VerbLayer:
 
 @lru_cache
 def _is_local(address: bytes) -> bool:
-    """Return whether a Host or an Origin names a loopback address."""
+    """Return whether a Host or Origin header names a loopback address."""
     try:
         return is_loopback(urlsplit(f"//{address.decode().rpartition('//')[2]}").hostname or "")
     except ValueError:

@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 _WAITING_FACTOR = 6
 START_SECONDS = 120.0
 _SCHEDULED_TIME = 2
-"""In the number of a process's clock: time of all its threads (clock_getcpuclockid(3), which Python lacks)."""
+"""The bits in a process clock's number that select the time of all threads (as in clock_getcpuclockid(3))."""
 
 
 @dataclass(eq=False)
@@ -38,7 +38,7 @@ class EpisodeHistory:
     """The opening, messages and faults of an episode: enough to rebuild it in another process.
 
     steps: (content, truncated, role) of each message. broken: (step, call, reason) of calls that must not run again.
-    generation: the process of its worker that holds it, -1 for none. lost: why it cannot continue, empty while it can.
+    generation: which process of its worker holds it, -1 for none. lost: why it cannot continue, empty while it can.
     suspect: the position at which its worker died once.
     """
 
@@ -82,7 +82,7 @@ class Worker:
         self._activity = ActivityPage(page)
         command = [sys.executable, "-m", "env_service.worker_main", str(theirs.fileno()), str(page)]
         command += [str(self._settings.memory_mb), json.dumps(self._settings.environments), *self.task_files]
-        # Simulators print sets in the order of their hashes: a fixed seed lets all services answer alike.
+        # Simulators print sets in hash order: with a fixed seed, all services answer alike.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         try:
             self._process = subprocess.Popen(
@@ -120,14 +120,14 @@ class Worker:
     def kill_if_overdue(self) -> None:
         """Kill the process when its call or request is past its deadline; pending requests get WorkerGone.
 
-        Deadlines count the worker's processor time, so that a busy machine is not mistaken for a slow call; a call that
-        waits instead gets six times as long, and so does a request that the worker does not read.
+        Deadlines count the worker's processor time, so that a busy machine is not mistaken for a slow call. A call that
+        waits without computing gets six times as long, and so does a request that the worker does not read.
         """
         if self._process is None or self._activity is None or not self.busy:
             return
         now = self._activity.read()
         limit, unread = self._deadline(now), not now.request_began
-        if unread:  # by a process that has to start first if it has read none before
+        if unread:  # a process that has read no request yet may still be starting
             limit = _WAITING_FACTOR * limit if now.request else START_SECONDS
         elapsed = time.monotonic() - (now.call_began or now.request_began or self._connection.waiting_since)
         if elapsed <= limit:
@@ -140,7 +140,7 @@ class Worker:
         return self._settings.call_seconds if activity.call_began else self._settings.request_seconds
 
     def _processor_seconds(self) -> float:
-        """The process's, read from its clock: that needs no descriptor, of which the service may have none left."""
+        """The process's time, read from its clock without a descriptor, because the service may have none left."""
         assert self._process is not None
         try:
             return time.clock_gettime(~self._process.pid << 3 | _SCHEDULED_TIME)
@@ -156,7 +156,7 @@ class Worker:
             if self.generation != generation:
                 return
             await self.stop()
-            if self.restarts == self.generation:  # else an earlier call has recorded it, and could not start another
+            if self.restarts == self.generation:  # else an earlier call recorded it but could not start a process
                 self._record_cause()
                 self.restarts += 1
             try:
@@ -165,11 +165,11 @@ class Worker:
                 raise RequestRefused(f"No worker can be started ({error.strerror}): send it again.", 503) from error
 
     def _record_cause(self) -> None:
-        """Mark the call or episode that ended the process.
+        """Mark the call or episode that killed the process.
 
-        The cause is certain when we killed the process past a deadline or it ran out
-        of memory. Any other death may have come from outside, so only a second one at
-        the same call, or at the same episode outside calls, is attributed to it.
+        The cause is certain if we killed the process past a deadline or it ran out
+        of memory. Any other death may have come from outside, so only a second death at
+        the same call, or in the same episode outside calls, is attributed to it.
         """
         assert self._activity is not None and self._process is not None
         last = self._activity.read()

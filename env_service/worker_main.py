@@ -48,8 +48,8 @@ def serve(connection: socket.socket, activity: ActivityPage, preparation: Iterat
     """Answer requests until the other side closes the connection; advance `preparation` while idle.
 
     Requests that arrive together are answered together. Answers are sent between requests:
-    one waits for the others for at most two milliseconds and the request that runs then.
-    If that request ends the process, the service sends the unanswered ones to the next.
+    one waits for the others for two milliseconds plus the request then running, at most.
+    If that request kills the process, the service sends the unanswered ones to the next.
     """
     host, received, answers, first = Host(activity), FrameBuffer(), [], 0.0
     while data := _receive(connection, preparation):
@@ -71,7 +71,7 @@ def serve(connection: socket.socket, activity: ActivityPage, preparation: Iterat
 def main(arguments: list[str]) -> None:
     socket_descriptor, page_descriptor, megabytes, environments, *task_files = arguments
     end_with_parent(signal.SIGKILL)  # even in the middle of a call
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service ends its workers itself
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service stops its workers itself
     locations = json.loads(environments)
     for name, location in locations.items():
         registry.register(name, location)
@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> None:
             registry.get_environment(DEFAULT_ENVIRONMENT).load_task_file(path)
     except ValueError as error:
         sys.exit(str(error))
-    # Those of installed packages are imported on first use: they may be many.
+    # Environments of installed packages are imported on first use, because there may be many.
     prepared = (DEFAULT_ENVIRONMENT, *locations)
     preparation = itertools.chain(*[registry.get_environment(name).prepare() for name in prepared])
     limit_memory(int(megabytes))

@@ -23,7 +23,7 @@ _LISTED = (
     ("view", "view", RESULTS, "Look at runs in a browser: curves, failures, groups, trajectories, cues."),
 )
 _EXTRAS = {"handover": "handover"}
-"""The extra that the commands of a package need, if it is not `train`."""
+"""The extra that a package's commands need, if it is not `train`."""
 
 COMMANDS = {
     name: Entry(section, summary, f"shelf.{package}.cli.{name}", _EXTRAS.get(package, "train"))

@@ -1,4 +1,4 @@
-"""Options of the shelf's commands that take several values."""
+"""Options of the shelf's commands with several values."""
 
 from typing import Any
 

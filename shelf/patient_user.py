@@ -1,6 +1,6 @@
-"""The user of a reference's run where a model plays the user: says "Go on.", and stops when the reference does.
+"""The user in a reference's run if a model plays the user: it says "Go on.", and stops when the reference does.
 
-Where tasks have messages of their own, these are played instead, unless the parameters ask for a user.
+If tasks have their own messages, these are played instead, unless the parameters ask for a user.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def opened(environment: Environment, task_id: str, params: Mapping[str, Any], gu
 
 
 class _WithUser:
-    """The episode, with the user's messages in its answers. answers: of the policy, until the user stops."""
+    """The episode, with the user's messages in its answers. answers: the policy's answers until the user stops."""
 
     def __init__(self, episode: Any, answers: int) -> None:
         self._episode, self._answers = episode, answers

@@ -1,4 +1,4 @@
-"""Files of task rows, which a run wrote (`seal.data.rows`), read again."""
+"""Reads files of task rows that a run wrote (`seal.data.rows`)."""
 
 from pathlib import Path
 

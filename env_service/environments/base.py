@@ -1,4 +1,4 @@
-"""The contract of an environment: what it gives to training, evaluation and diagnosis.
+"""The contract of an environment: what it provides for training, evaluation and diagnosis.
 
 An environment is a set of tasks that can be opened as episodes. An episode takes assistant messages and returns
 messages; it can be evaluated at any moment without being changed. The service needs nothing else (`Playable`): it
@@ -7,9 +7,9 @@ rest work; `seal env check` tests each of them:
 
 - an episode is deterministic: the same task, parameters and messages give the same answers, so a replay rebuilds it;
 - an episode owns its state: no other episode can see what it does;
-- whatever a policy could make slow goes through `guard.run`;
-- bad input raises ValueError with one sentence that says how to fix it, in a step `Refusal`;
-- whatever a policy says is answered: any other exception of a step is a failure of the environment.
+- everything that a policy could make slow goes through `guard.run`;
+- bad input raises ValueError (in a step, `Refusal`) with one sentence that says how to fix it;
+- a step answers everything that a policy says: any other exception counts as a failure of the environment.
 
 `kit` implements most of this for environments whose actions are tool calls; `registry.py` finds environments by name.
 """
@@ -36,11 +36,11 @@ Call = tuple[str, dict[str, Any]]
 
 
 class Refusal(ValueError):
-    """A request that a caller got wrong: the message says in one sentence what, and how to fix it."""
+    """The caller's request is wrong: the message says in one sentence what is wrong and how to fix it."""
 
 
 class UserFault(Refusal):
-    """A message that no user of the episode says, from whoever says the user's messages: what is wrong with it."""
+    """The caller sent a user message that the episode's user would not say: the message says what is wrong with it."""
 
 
 class Guard:
@@ -55,8 +55,8 @@ class Guard:
 class TaskFacts:
     """Facts about a task that need no episode.
 
-    category: the name under which it is counted, without the environment's. side: of the default split. group: tasks of
-    one group share what must not be seen in training and evaluation. turns: user turns.
+    category: the name under which it is counted, without the environment's name. side: in the default split. group:
+    tasks of one group share what training and evaluation must not both see. turns: the number of user turns.
     """
 
     id: str
@@ -68,7 +68,7 @@ class TaskFacts:
 
 @dataclass(frozen=True)
 class Split:
-    """A way to divide the tasks; rule says how in one sentence, held_out whether no group is on both sides."""
+    """A way to divide the tasks. rule: says how, in one sentence. held_out: true if no group is on both sides."""
 
     rule: str
     held_out: bool
@@ -84,7 +84,7 @@ class EnvironmentEpisode(Protocol):
         """The answer to /step; Refusal once the episode has ended. truncated: a length limit cut the message."""
 
     def evaluate(self, params: Mapping[str, Any]) -> Evaluation | float:
-        """The answer to /evaluate; the reward alone if params["sparse"] is true. Changes nothing."""
+        """The answer to /evaluate; only the reward if params["sparse"] is true. Changes nothing."""
 
     def describe(self) -> str:
         """The answer to /get_info: the tools available now, as text."""
@@ -92,16 +92,16 @@ class EnvironmentEpisode(Protocol):
 
 @runtime_checkable
 class HearsUser(Protocol):
-    """An episode whose caller also says the user's messages: it awaits one after each answer with `user`."""
+    """An episode whose caller also sends the user's messages: it awaits one after each answer that has `user`."""
 
     def hear(self, content: str) -> Step:
-        """The answer to /step with a message of the user; UserFault for one that no user says."""
+        """The answer to /step with a message of the user; UserFault for one that the user would not say."""
 
 
 class Playable(Protocol):
     """A set of tasks that the service can play.
 
-    name: as recipes and requests write it. formats: of prompt and parser (`tool_prompt_mode`), the default first.
+    name: as recipes and requests write it. formats: prompt and parser formats (`tool_prompt_mode`), the default first.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Playable(Protocol):
         """The ways to divide the tasks, the default first. Sides are named train and eval, others NAME_train, ..."""
 
     def task_ids(self, split: str) -> Sequence[str]:
-        """The ids of a category or of one side of a split, all for ""; ValueError for an unknown one."""
+        """The ids of a category or of one side of a split, all ids for ""; ValueError for an unknown name."""
 
     def task(self, task_id: str) -> TaskFacts:
         """Return the facts about a task; ValueError for an unknown one."""
@@ -120,16 +120,16 @@ class Playable(Protocol):
         """Start an episode; ValueError for an unknown task or bad parameters."""
 
     def prepare(self) -> Iterator[None]:
-        """Preparatory work in pieces of a few milliseconds; a worker runs one whenever it is idle."""
+        """Preparatory work in pieces of a few milliseconds; a worker runs one piece whenever it is idle."""
 
     def version(self) -> Json:
         """Return the versions that results depend on: data_hash, and the versions of packages."""
 
 
 class Teachable(Protocol):
-    """The knowledge of the tasks that cues, the leak guard, the diagnosis and the checks need.
+    """The knowledge about the tasks that cues, the leak guard, the diagnosis and the checks need.
 
-    writes: the tools that may change the state that the verifier compares. ungrounded: labels
+    writes: the tools that can change the state that the verifier compares. ungrounded: labels
     that no evidence of this environment can ground, with the reason; their rules are off here.
     """
 
@@ -137,7 +137,7 @@ class Teachable(Protocol):
     ungrounded: Mapping[str, str]
 
     def documents(self, task_id: str) -> Sequence[Document]:
-        """The tools that a task shows at its start: what schema cues may tell."""
+        """The tools that a task shows at its start: schema cues may describe these."""
 
     def reference(self, task_id: str) -> Sequence[Sequence[Call]]:
         """The reference's calls by user turn. Never shown to a policy."""
@@ -153,4 +153,4 @@ class Teachable(Protocol):
 
 
 class Environment(Playable, Teachable, Protocol):
-    """An environment to train on: it plays, and it teaches."""
+    """An environment to train on: it is playable and teachable."""

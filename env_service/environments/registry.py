@@ -1,4 +1,4 @@
-"""Environments by name: built in, of installed packages, or named in the setting `environments`.
+"""Environments by name: built in, from installed packages, or named in the setting `environments`.
 
 A package adds `library = "library_env.environment:LibraryEnvironment"` to its entry points of the group GROUP.
 """
@@ -20,7 +20,7 @@ _LOADED: dict[str, Environment] = {}
 
 
 def register(name: str, location: str) -> None:
-    """Add an environment, or replace one; location is "package.module:Class", imported on first use."""
+    """Add or replace an environment; location is "package.module:Class", imported on first use."""
     _ADDED[name] = location
     _LOADED.pop(name, None)
 
@@ -31,7 +31,7 @@ def _installed() -> Mapping[str, str]:
 
 
 def locations() -> Mapping[str, str]:
-    """Known environments, name to location. A package cannot replace a built-in one."""
+    """Known environments, from name to location. A package cannot replace a built-in one."""
     return {**_installed(), **_BUILT_IN, **_ADDED}
 
 
@@ -52,7 +52,7 @@ def _imported(name: str, location: str) -> Environment:
     try:
         environment = pkgutil.resolve_name(location)()
         named = environment.name
-    except Exception as error:  # a package may be anybody's code
+    except Exception as error:  # a package is third-party code and can raise anything
         lacks = isinstance(error, ModuleNotFoundError) and error.name == MODULE
         fix = f": pip install --no-deps {BENCHMARK}" if lacks else ""
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Tests of an adapter run in an environment that has its framework: tests/test_adapters.py makes one."""
+"""The tests of an adapter run in an environment with its framework, which tests/test_adapters.py makes."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""The checks of the conformance suite, one function each: what must hold, and the first thing that does not."""
+"""The checks of the conformance suite, one function per check, each with its requirement and its first violation."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from shelf.patient_user import opened
 from shelf.replay.differences import as_text, difference
 
 STEP_SECONDS = 5.0
-"""Processor time of one answer, as the service allows for a call by default."""
+"""Processor time of one answer, equal to the service's default for a call."""
 EPISODES_PER_SECOND = 5.0
 FAULTS_FAIL = 0.9
 
 
 class Nonconforming(Exception):
-    """A requirement that does not hold, with an example that shows it."""
+    """A requirement does not hold; the message gives an example."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The environment under test, the tasks that it is tested on, and where another process finds it.
+    """The environment under test, the tasks used for the test, and where another process finds the environment.
 
     floor: episodes per second of processor time that it must reach.
     """
@@ -67,7 +67,7 @@ class Subject:
         """The answers to a run; Nonconforming for an exception."""
         try:
             return play(self.environment, run, guard)
-        except Exception as error:  # whatever an environment raises is what is being looked for
+        except Exception as error:  # the check looks for any exception of an environment
             raise Nonconforming(f"{run.task_id}, {run.kind}: {type(error).__name__} is raised: {error}") from error
 
     @cached_property
@@ -97,7 +97,7 @@ def tasks_and_splits(subject: Subject) -> str:
 
 
 def documents(subject: Subject) -> str:
-    """Each tool has a name of its own, a schema that can judge calls, and a method that takes what it lists."""
+    """Each tool has a unique name, a schema that can judge calls, and a method that accepts the listed arguments."""
     environment = subject.environment
     for task in subject.tasks if isinstance(environment, ToolEnvironment) and environment.name != BENCHMARK else ():
         world, names = environment.scene(task, {"user": True}).world(), set()
@@ -126,7 +126,7 @@ def determinism(subject: Subject) -> str:
 
 
 def replay(subject: Subject) -> str:
-    """An episode that is rebuilt from its messages in another process goes on as before."""
+    """An episode that is rebuilt from its messages in another process continues as before."""
     try:
         elsewhere = scripted.play_elsewhere(subject.environment, subject.location, subject.runs)
     except ValueError as error:
@@ -208,7 +208,7 @@ def any_message(subject: Subject) -> str:
 
 
 def deadlines(subject: Subject) -> str:
-    """Calls go through the guard, a refused call is an error that the policy is told, and no answer takes long."""
+    """Calls go through the guard, a refused call is an error that the policy sees, and no answer takes long."""
     for run in subject.references:
         evaluation = subject.played(run, counting := _Counting())[-1]
         wanted = evaluation["calls"] - evaluation["errors"]
@@ -223,7 +223,7 @@ def deadlines(subject: Subject) -> str:
 
 
 def reference_passes(subject: Subject) -> str:
-    """Every reference meets the verifier, with the label pass in every turn that needs calls."""
+    """Every reference meets the verifier, with the label `pass` in every turn that needs calls."""
     for run, (*_, last, evaluation) in zip(subject.references, subject.answers, strict=False):
         if not last.get("is_terminated") or not evaluation["valid"] or last["reward"] != 1.0:
             actions = [action for turn in evaluation["evidence"] for action in turn["actions"]]
@@ -239,7 +239,7 @@ def reference_passes(subject: Subject) -> str:
 
 
 def faults_fail(subject: Subject) -> str:
-    """Doing nothing fails, and so does leaving a write out, in nearly all places; no other call changes the state."""
+    """Doing nothing fails, and so does leaving out a write, in nearly all places; no other call changes the state."""
     environment, failed, tried = subject.environment, 0, 0
     if not any(any(environment.reference(task)) for task in (*subject.tasks, *environment.task_ids(""))):
         raise Nonconforming(
@@ -258,7 +258,7 @@ def faults_fail(subject: Subject) -> str:
             if name in environment.writes:
                 tried, failed = tried + 1, failed + (not evaluation["valid"])
                 continue
-            # A write after it in its turn may need what it prepares, as the folder that it enters.
+            # A later write in the same turn may need what this call prepares, such as the folder that it enters.
             alone = passes and {*environment.writes}.isdisjoint(later for later, _ in calls[place[0]][place[1] :])
             if alone and evaluation["evidence"][place[0]]["state_match"] is False:
                 mend = "add it to `writes`, or judge a result as `response_match`"
@@ -271,7 +271,7 @@ def faults_fail(subject: Subject) -> str:
 
 
 def no_leak(subject: Subject) -> str:
-    """No policy is shown a call of the reference or what a model that plays the user is told, by a cue or otherwise."""
+    """No policy sees a call of the reference, or the instructions of a model's user, in a cue or anywhere else."""
     environment, every = subject.environment, Omega.of(tuple(catalogue()))
     for task in subject.tasks:
         starts = tuple({normal(f"{name}(") for calls in environment.reference(task) for name, _ in calls})
@@ -333,7 +333,7 @@ class _Counting(Guard):
 
 
 class _Refusing(Guard):
-    """Refuses the first call of an episode, as the service does with one that exceeded a limit before."""
+    """Refuses the first call of an episode, like the service does with a call that exceeded a limit before."""
 
     def __init__(self) -> None:
         self._first = True
@@ -349,6 +349,6 @@ _IN_ORDER = (
 )
 CHECKS: Mapping[str, Callable[[Subject], str]] = {each.__name__.replace("_", " "): each for each in _IN_ORDER}
 NEED_DETERMINISM = frozenset({"replay", "isolation", "idempotence"})
-"""Checks that compare with answers given before: without determinism they say nothing."""
+"""Checks that compare with earlier answers: without determinism they say nothing."""
 NEED_OWN_USERS = frozenset({"reference passes", "faults fail"})
-"""Checks of verdicts: a reference holds the policy's calls, and not what such a user does or must hear."""
+"""Checks of verdicts: a reference holds the policy's calls, but not what a model's user does or must hear."""

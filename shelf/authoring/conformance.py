@@ -1,4 +1,4 @@
-"""The conformance suite: every check of an environment, each with what it saw."""
+"""The conformance suite: every check of an environment, and what each check saw."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from shelf.authoring.checks import (
 from shelf.authoring.runs import sample
 
 SAMPLE = 12
-"""Tasks that are played by default."""
+"""The number of tasks that are played by default."""
 
 
 class Finding(NamedTuple):
-    """The outcome of one check: what held, or the first thing that did not."""
+    """The outcome of one check: what held, or the first violation."""
 
     check: str
     outcome: Literal["pass", "fail", "skipped"]
@@ -29,7 +29,7 @@ class Finding(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """True if the check was made and every requirement was met."""
+        """True if the check ran and every requirement was met."""
         return self.outcome == "pass"
 
 
@@ -42,7 +42,7 @@ def conformance(name: str, tasks: int = SAMPLE, floor: float = EPISODES_PER_SECO
     environment = get_environment(name)
     try:
         played = sample(environment, tasks)
-    except Exception as error:  # whatever an author's load raises
+    except Exception as error:  # an author's `load` can raise anything
         yield Finding("tasks and splits", "fail", f"the tasks cannot be read: {type(error).__name__}: {error}")
         return
     subject = Subject(environment, locations()[name], played, floor)
@@ -64,5 +64,5 @@ def _found(check: str, subject: Subject) -> Finding:
         return Finding(check, "pass", CHECKS[check](subject))
     except Nonconforming as problem:
         return Finding(check, "fail", str(problem))
-    except Exception as error:  # a check must judge whatever anybody's code raises
+    except Exception as error:  # a check must handle any exception of third-party code
         return Finding(check, "fail", f"{type(error).__name__} is raised: {error}")

@@ -20,12 +20,12 @@ from seal.method.interface.schema_cue import arguments_of
 from shelf.patient_user import opened
 
 PROCESS_SECONDS = 600.0
-"""Seconds that another process may take to play all runs."""
+"""Seconds that another process has to play all runs."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Messages for a task. kind: reference, or what is wrong with it."""
+    """Messages for a task. kind: `reference`, or what is wrong with the messages."""
 
     kind: str
     task_id: str
@@ -39,7 +39,7 @@ def play(environment: Environment, run: Run, guard: Guard | None = None) -> list
 
 
 def played(episode: EnvironmentEpisode, messages: Sequence[str]) -> list[Any]:
-    """The opening, the answer to each message until the end, and the evaluation, as they are after the wire."""
+    """The opening, the answer to each message until the end, and the evaluation, as they arrive over the wire."""
     answers: list[Any] = [episode.start()]
     for message in messages:
         answers.append(episode.step(message, False))
@@ -72,7 +72,7 @@ def sample(environment: Environment, count: int) -> tuple[str, ...]:
 
 
 def reference_run(environment: Environment, task_id: str, mode: str, without: tuple[int, int] | None = None) -> Run:
-    """Every call of the reference in a message of its own, perhaps without one at (turn, place)."""
+    """Every call of the reference in a separate message; `without` leaves out the one at (turn, place)."""
     kept = [
         [call for place, call in enumerate(calls) if (turn, place) != without]
         for turn, calls in enumerate(environment.reference(task_id))
@@ -82,7 +82,7 @@ def reference_run(environment: Environment, task_id: str, mode: str, without: tu
 
 
 def open_episode(task: Task, params: Mapping[str, Any]) -> ToolEpisode:
-    """Start an episode of a task that no environment need know, without deadlines."""
+    """Start an episode, without deadlines, of a task that the environment does not have to know."""
     from env_service.environments.bfcl.environment import BfclEnvironment  # needs the benchmark's package
 
     return ToolEpisode(BfclEnvironment().task_scene(task, params), Guard())
@@ -130,7 +130,7 @@ RUBBISH = (
     "\ud800 \x00 \u202e",
     "[x(y=1)]",
 )
-"""Messages that no parser may stumble over."""
+"""Messages that must not break any parser."""
 
 
 def play_elsewhere(environment: Environment, location: str, runs: Sequence[Run]) -> list[list[Any]]:
@@ -156,7 +156,7 @@ def play_elsewhere(environment: Environment, location: str, runs: Sequence[Run])
 
 
 def main() -> None:
-    """Play the runs of the job on stdin; the answers go to stdout as one line."""
+    """Play the runs of the job on stdin; write the answers to stdout as one line."""
     from env_service.environments.registry import get_environment, register
 
     job = json.load(sys.stdin)
@@ -175,7 +175,7 @@ def refuses(call: Callable[[], Any]) -> str | None:
         if not text or "\n" in text:
             return f"the refusal is not one sentence: {text!r}"
         return None
-    except Exception as error:  # what the contract forbids, from anybody's code
+    except Exception as error:  # third-party code raises what the contract forbids
         return f"{type(error).__name__} is raised: {error}"
     return "it is accepted"
 

@@ -20,9 +20,9 @@ _FILES = {
 
 
 def write_package(name: str, folder: Path) -> tuple[Path, ...]:
-    """Write the package of a new environment into a folder that does not exist yet; returns its files.
+    """Write the package of a new environment into a folder that does not exist yet; return its files.
 
-    ValueError if the name is not one that Python and TOML can write, or is taken.
+    ValueError if the name is taken, or if Python or TOML cannot write it.
     """
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a name: use lower-case letters, digits and _, and begin with a letter.")

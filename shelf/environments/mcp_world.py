@@ -1,4 +1,4 @@
-"""A world whose tools are those of an MCP server: a process of its own, over stdio, which holds the episode's state."""
+"""A world with the tools of an MCP server, which is a separate process over stdio and holds the episode's state."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from env_service.environments.kit.tasks import Check, Outcome
 from seal.method.diagnosis.evidence import CallEvidence
 
 START_S = 120.0
-"""Within which a server must start."""
+"""The time within which a server must start."""
 DEADLINE_S = 5.0
-"""Of a call. The service ends a worker whose call waits for more than six times BFCL_CALL_SECONDS."""
+"""The deadline of a call. The service kills a worker whose call waits longer than six times BFCL_CALL_SECONDS."""
 _LOOP = BlockingPortalProvider()
-"""The event loop of all servers of this process, in a thread that lives while one of them does."""
+"""The event loop of all servers of this process, in a thread that lives as long as one of them."""
 
 
 class McpWorld(ABC):
-    """A subclass adds `check`, which may ask the server's reading tools with `call`.
+    """A subclass adds `check`, which may call the server's reading tools with `call`.
 
-    The server must be deterministic: replays start it anew. It inherits the memory limit of the worker
-    (BFCL_MEMORY_MB), and of the environment only PATH, HOME and the like.
+    The server must be deterministic, because replays start a new one. It inherits the memory limit of the worker
+    (BFCL_MEMORY_MB) and, of the environment variables, only PATH, HOME and the like.
     """
 
     def __init__(self, server: StdioServerParameters, seconds: float = DEADLINE_S) -> None:
-        """Start the server; RuntimeError if it does not. seconds: the deadline of each call."""
+        """Start the server; RuntimeError if it does not start. seconds: the deadline of each call."""
         self._seconds = seconds
         with ExitStack() as stack:
             self._loop = stack.enter_context(_LOOP)
@@ -45,7 +45,7 @@ class McpWorld(ABC):
                 self._client = stack.enter_context(self._loop.wrap_async_context_manager(client))
             except (OSError, ExceptionGroup, MCPError) as error:
                 raise RuntimeError(f"The MCP server {server.command} does not start: {_first(error)}") from error
-            # In a thread: the end may take seconds, and the last reference may go in the loop's own thread.
+            # In a thread: closing may take seconds, and the last reference may be dropped in the loop's own thread.
             end = threading.Thread(target=stack.pop_all().close, daemon=True)
         self.close = weakref.finalize(self, end.start)
 
@@ -61,7 +61,7 @@ class McpWorld(ABC):
         )
 
     def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
-        """Run a tool; errors and a missed deadline are outcomes, a server that has ended is a RuntimeError."""
+        """Run a tool; errors and a missed deadline are outcomes, a dead server raises RuntimeError."""
         try:
             result = self._loop.call(self._client.call_tool, name, arguments, self._seconds)
         except MCPError as error:

@@ -1,4 +1,4 @@
-"""The model card: what the run recorded and nothing else, rendered by `card.md.jinja`."""
+"""The model card: only what the run recorded, rendered by `card.md.jinja`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,9 +34,9 @@ TAGS = ["seal", "grpo", "tool-use", "function-calling", "agent"]
 class Figures(NamedTuple):
     """Rates of the first validation and of the last one up to the exported step, by row name.
 
-    at: the two steps. before, after: their rows, the same if there is one validation. changes: paired. suspected: how
-    many of the validated tasks are suspected items. leak: the sentence about validated tasks that are trained on.
-    played: what was validated; data: the hashes of its data.
+    at: the two steps. before, after: their rows, the same if there is only one validation. changes: paired. suspected:
+    how many of the validated tasks are suspected items. leak: the sentence about validated tasks that are also trained
+    on. played: what was validated. data: the hashes of its data.
     """
 
     at: tuple[int, int]
@@ -58,7 +58,7 @@ class Figures(NamedTuple):
 
 
 def model_card(source: Source, kind: str, dtype: str | None, licence: str | None, omega: Omega | None) -> str:
-    """The card as text. kind: "model" or "adapter"; licence: None if nobody has stated it."""
+    """The card as text. kind: "model" or "adapter". licence: None if it is not stated anywhere."""
     name = f"{source.name}-step-{source.step}"
     found = figures_of(source)
     results = _results(source, found)
@@ -95,7 +95,7 @@ def model_card(source: Source, kind: str, dtype: str | None, licence: str | None
 
 
 def figures_of(source: Source) -> Figures | None:
-    """The figures of a run up to the exported step; None if it had not validated."""
+    """The figures of a run up to the exported step; None if it had not validated by then."""
     if not has_validations(source.run):
         return None
     log = read_validation_dir(source.run.path)
@@ -121,7 +121,7 @@ def _tasks(source: Source, kind: str) -> str:
 
 
 def base_name(source: Source) -> str:
-    """The base model's name for others: on the hub, in this repository, or the name of its folder only."""
+    """The base model's name for others: on the hub, in this repository, or only the name of its folder."""
     base = source.setting("actor_rollout_ref", "model", "path")
     if base is None or not Path(base).is_absolute():
         return base or "unknown"
@@ -142,12 +142,12 @@ def stated_licence(source: Source) -> str | None:
 
 
 def _on_hub(base: str | None) -> bool:
-    """Return whether a model has a name of the hub and is not a folder on this machine."""
+    """Return whether a model has a hub name and is not a folder on this machine."""
     return bool(base) and base.count("/") == 1 and not Path(base).is_absolute() and not Path(base).is_dir()
 
 
 def _results(source: Source, found: Figures | None) -> list[EvalResult]:
-    """The figures of this very model, on tasks that it was not trained on."""
+    """The figures of the exported model itself, on tasks on which it was not trained."""
     if found is None or found.at[1] != source.step or found.leak or not source.run.training_rows.is_file():
         return []
     whole = [row for row in found.after.values() if row.prefix == WHOLE]

@@ -1,4 +1,4 @@
-"""A checkpoint as one folder: model or adapter, tokenizer, card and interface, complete or not there at all."""
+"""A checkpoint as one folder with model or adapter, tokenizer, card and interface, written completely or not at all."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from shelf.suites.folder import written_whole
 
 
 class Exported(NamedTuple):
-    """The result of an export. kind: "model" or "adapter"; omega: the interface, None for a run that showed none."""
+    """The result of an export. kind: "model" or "adapter". omega: the interface, None if the run showed none."""
 
     folder: Path
     kind: str
@@ -24,8 +24,8 @@ class Exported(NamedTuple):
 def export(source: Source, out: Path, licence: str | None = None, merge_adapter: bool = False) -> Exported:
     """Write a checkpoint into `out`, which must be empty or missing; an error leaves nothing there.
 
-    licence: of the base model, None for the one that its own card states. ValueError, in one
-    sentence, for a checkpoint that cannot be exported.
+    licence: that of the base model, None for the one that its own card states. ValueError,
+    in one sentence, for a checkpoint that cannot be exported.
     """
     licence = licence or stated_licence(source)
     dtype = source.setting("actor_rollout_ref", "rollout", "dtype")
@@ -40,7 +40,7 @@ def export(source: Source, out: Path, licence: str | None = None, merge_adapter:
 
 
 def omega_of(source: Source) -> Omega | None:
-    """Omega as the checkpoint has it, for the step after it; None if the run showed none or recorded no launch."""
+    """Omega as saved in the checkpoint, for the step after it; None if the run showed none or recorded no launch."""
     settings = source.launch.settings if source.launch else None
     if settings is None or not settings.shows_omega:
         return None
@@ -48,7 +48,7 @@ def omega_of(source: Source) -> Omega | None:
 
 
 def interface(source: Source, omega: Omega) -> dict[str, Any]:
-    """The file `interface.json`: Omega, the step that it is of, and the prompt mode and taxonomy of its cues."""
+    """The file `interface.json`: Omega, its step, and the prompt mode and taxonomy of its cues."""
     return {
         "format": 1,
         "run": source.name,

@@ -10,7 +10,7 @@ from huggingface_hub.utils import validate_repo_id
 
 
 def require_push(name: str) -> None:
-    """ValueError, in one sentence, if an upload under this name cannot begin: before anything is exported."""
+    """Check before the export: ValueError, in one sentence, if an upload under this name cannot begin."""
     try:
         validate_repo_id(name if "/" in name else "/")
     except HFValidationError:
@@ -22,10 +22,10 @@ def require_push(name: str) -> None:
 
 
 def push(folder: Path, name: str, *, public: bool) -> str:
-    """Upload a folder as a model of its own or as its next version; returns its address.
+    """Upload a folder as a new model or as the next version of one; return its address.
 
     A new model is private unless `public`. ValueError, in one sentence, if the hub refuses or
-    does not answer, or if the model is there and public although that was not asked for.
+    does not answer, or if the model exists and is public although `public` is false.
     """
     api = HfApi()
     try:

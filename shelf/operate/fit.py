@@ -1,4 +1,4 @@
-"""Does a recipe fit a GPU, and how long does it take? By arithmetic: bytes per GPU, room for dialogues, seconds.
+"""Does a recipe fit a GPU, and how long does it take? Computed as bytes per GPU, room for dialogues, seconds.
 
 Memory follows from sizes: four runs on an H200 peaked 0.3 to 0.4 GiB below it. PER_PARAMETER, TOKEN_S and SYNC_S are
 from runs of two small policies on that GPU (benchmarks/speed.md). Other times and models above 0.5B were not measured.
@@ -19,24 +19,24 @@ from shelf.operate.step import StepPlan
 
 GB, GIB = 10**9, 1 << 30
 EFFICIENCY, PER_PARAMETER = 0.4, 0.3e-9
-"""The share of a GPU's peak that training reaches, and of a small model by its parameters (0.15 to 0.17 with 0.5B, 0.02
-with 0.1B, both with packed_sdpa); of its memory's bandwidth, EFFICIENCY and half as much again."""
+"""The share of a GPU's peak that training reaches; for a small model, that share per parameter (measured: a share of
+0.15 to 0.17 with 0.5B, 0.02 with 0.1B, both with packed_sdpa). Of the memory bandwidth, it is 1.5 times EFFICIENCY."""
 PINNED = 1.9
 """Pinned host memory per byte: its allocator rounds up to powers of two."""
 CONTEXTS, ASLEEP, GRAPHS = 2 * GB, 2 * GB, GB
-"""CUDA contexts of trainer and engine; what a sleeping engine keeps; its captured graphs."""
+"""Bytes of the CUDA contexts of trainer and engine, of what a sleeping engine keeps, and of its captured graphs."""
 MESSAGE_TOKENS, TOKEN_S = 120, 0.008
-"""Of a sampled message; the slowest rollout of a step says seal.rollout.max_steps of them. Seconds of a token at least,
-tools included (measured: 0.004 to 0.012)."""
+"""Tokens per sampled message (the slowest rollout of a step samples seal.rollout.max_steps of them), and the least
+seconds per token, including tools (measured: 0.004 to 0.012)."""
 HOST_ADAM_S, SYNC_S, DISK = 3.4e-9, 1, GB
-"""Seconds of fused AdamW on a CPU per parameter; of queue, advantages and the start of a sync; bytes/s of a disk."""
+"""Seconds per parameter of fused AdamW on a CPU; seconds of queue, advantages and sync start; bytes/s of a disk."""
 DRAWS = 20
 RESIDENT = ("parameters", "optimizer", "gradients", "contexts")
 """The parts of an update that no budget of tokens changes."""
 
 
 class Gpu(NamedTuple):
-    """A GPU: bytes, and the peaks of its bf16 arithmetic (operations/s) and of its memory (bytes/s)."""
+    """A GPU: memory in bytes, peak bf16 arithmetic (operations/s) and peak memory bandwidth (bytes/s)."""
 
     memory: float
     flops: float
@@ -55,9 +55,9 @@ GPUS = {
 
 
 def gpu_named(name: str, memory: float | None = None) -> Gpu:
-    """The GPU whose name is part of this one; with a memory, as found, an unknown one is as fast as an A100.
+    """The GPU whose name is part of this name. If the memory is given, an unknown GPU counts as fast as an A100.
 
-    ValueError for an unknown one without.
+    ValueError for an unknown GPU without a memory.
     """
     known = next((gpu for key, gpu in GPUS.items() if key.lower() in name.lower()), None)
     if known is None and memory is None:
@@ -73,8 +73,8 @@ _GPT2 = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num
 
 @dataclass(frozen=True)
 class ModelSizes:
-    """The sizes of a transformer: parameters, of one layer, of the largest tensor; layers, widths, and bytes of a
-    token's keys and values in bf16."""
+    """The sizes of a transformer: parameters in all, in one layer, in the largest tensor; layers, widths, and the bytes
+    of a token's keys and values in bf16."""
 
     parameters: int
     layer: int
@@ -87,9 +87,9 @@ class ModelSizes:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "ModelSizes":
-        """From a config.json of a model whose layers have gated MLPs; other layers are counted as if they had.
+        """The sizes from a config.json; all layers are counted as if they had gated MLPs.
 
-        Of a mixture of experts, all experts count.
+        In a mixture of experts, all experts count.
         """
         text = {_GPT2.get(key, key): value for key, value in config.get("text_config", config).items()}
         if missing := [key for key in _SIZES if key not in text]:
@@ -108,7 +108,7 @@ class ModelSizes:
 
 @dataclass(frozen=True)
 class Fit:
-    """Bytes on each GPU by what they hold, while rollouts are sampled and while the actor is updated.
+    """Bytes on each GPU by content, while rollouts are sampled and while the actor is updated.
 
     kv: bytes for keys and values in an engine. host: bytes of weights, gradients and optimizer in a machine's memory.
     """
@@ -143,9 +143,9 @@ def fit(config: DictConfig, plan: StepPlan, model: ModelSizes, gpu: Gpu) -> Fit:
     reading += 8.0 * rollout.max_num_seqs * model.vocabulary / tensor + GRAPHS
     host = 0.0 if on_gpu else (8 * PINNED + 8) * model.parameters
     if adapters:
-        host += 2 * PINNED * model.parameters * plan.engines  # sleeping engines keep their base weights there
+        host += 2 * PINNED * model.parameters * plan.engines  # sleeping engines keep their base weights in host memory
     elif config.actor_rollout_ref.actor.use_kl_loss:
-        host += 2 * PINNED * model.parameters  # the reference's
+        host += 2 * PINNED * model.parameters  # for the reference model
     return Fit(
         {**state, "engine": engine, "contexts": CONTEXTS},
         {**state, **work, "sleeping engine": ASLEEP, "contexts": CONTEXTS},
@@ -155,7 +155,7 @@ def fit(config: DictConfig, plan: StepPlan, model: ModelSizes, gpu: Gpu) -> Fit:
 
 
 def require_fit(found: Fit, plan: StepPlan, model: ModelSizes, gpu: Gpu) -> None:
-    """LaunchError with the first thing that a GPU has no room for, and what to lower."""
+    """LaunchError with the first part that does not fit a GPU, and the setting to lower."""
     resident = {name: found.update[name] for name in RESIDENT if name in found.update}
     offload = "actor_rollout_ref.actor.fsdp_config.offload_policy=true, " if "optimizer" in resident else ""
     if (needed := sum(resident.values())) > gpu.memory:
@@ -186,7 +186,7 @@ def require_fit(found: Fit, plan: StepPlan, model: ModelSizes, gpu: Gpu) -> None
 
 
 class Work(NamedTuple):
-    """A step in tokens: of a row, of its first prompt, of a step's rows; micro-batches per mini-batch and rank, and how
+    """A step in tokens: per row, per first prompt, and for all rows; micro-batches per mini-batch and rank, and how
     full they are."""
 
     row: float
@@ -197,7 +197,7 @@ class Work(NamedTuple):
 
 
 def work(plan: StepPlan, tasks: Sequence[Length]) -> Work:
-    """A step over these tasks, as verl packs it; each row is a reference, cut where the budgets cut it."""
+    """A step over these tasks, packed like verl does; each row is a reference, cut where the budgets cut it."""
     rows = [min(task.prompt + min(task.rest, plan.response), plan.longest) for task in tasks]
     packed = plan.packed or max(rows) * (plan.rows_per_micro_batch or 1)
     draw = random.Random(0)
@@ -212,7 +212,7 @@ def work(plan: StepPlan, tasks: Sequence[Length]) -> Work:
 
 
 def _micro_batches(rows: list[int], packed: int) -> int:
-    """The micro-batches of these rows, by verl's loop."""
+    """The number of micro-batches for these rows, by verl's loop."""
     from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
     workloads = calculate_workload(torch.tensor(rows)).tolist()
@@ -228,7 +228,7 @@ def _micro_batches(rows: list[int], packed: int) -> int:
 def user_seconds(requests: int, prompt: float, model: ModelSizes, gpu: Gpu, rows: int) -> float:
     """Seconds for which the slowest rollout waits for a user on one GPU that answers `rows` rollouts at a time.
 
-    requests: of that rollout. prompt: tokens of the user's part, which is computed once for each rollout.
+    requests: those of that rollout. prompt: tokens of the user's part, which is computed once per rollout.
     """
     spoken = requests * MESSAGE_TOKENS
     prefill = 2 * model.parameters * rows * (prompt + spoken) / (EFFICIENCY * gpu.flops)
@@ -236,12 +236,12 @@ def user_seconds(requests: int, prompt: float, model: ModelSizes, gpu: Gpu, rows
 
 
 def _token_s(model: ModelSizes, held: float, bandwidth: float) -> float:
-    """Seconds of a token while an engine holds the keys and values of `held` tokens."""
+    """Seconds per token while an engine holds the keys and values of `held` tokens."""
     return max(TOKEN_S, (2 * model.parameters + held * model.kv_bytes) / (1.5 * EFFICIENCY * bandwidth))
 
 
 def seconds(config: DictConfig, plan: StepPlan, model: ModelSizes, gpu: Gpu, step: Work) -> dict[str, float]:
-    """Seconds of a step's stages."""
+    """The seconds of each stage of a step."""
     speed = min(EFFICIENCY, PER_PARAMETER * model.parameters) * gpu.flops * plan.devices
     attention = model.layers * model.hidden * step.row  # causal: half of a row's tokens on average
     token_pass = 2 * (model.parameters + attention) * step.step / speed

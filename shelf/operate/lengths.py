@@ -1,8 +1,8 @@
-"""Lengths of the chosen tasks in tokens: their first prompts, and the additions of their references.
+"""Lengths of the chosen tasks in tokens: their first prompts, and what their references add.
 
-No tokenizer is loaded. Tokens are words, single digits and marks, and MESSAGE for each message: on the benchmark's 800
-tasks in `bfcl_qwen_fc` that is within 2 % of Qwen2.5's tokenizer (first prompts 5,197 to 5,266, with every cue 6,023 to
-6,026, after the prompt 3,266 to 3,294).
+No tokenizer is loaded. Words, single digits and marks each count as a token, and each message adds MESSAGE tokens: on
+the benchmark's 800 tasks in `bfcl_qwen_fc`, that is within 2 % of Qwen2.5's tokenizer (first prompts 5,197 to 5,266,
+with every cue 6,023 to 6,026, after the prompt 3,266 to 3,294).
 """
 
 import re
@@ -31,12 +31,12 @@ class Length(NamedTuple):
 
 
 def tokens(text: str) -> int:
-    """About how many tokens a message has."""
+    """The approximate number of tokens in a message."""
     return len(PIECE.findall(text)) + MESSAGE
 
 
 def lengths(recipe: Recipe, rows: Sequence[TaskRow], cues: bool) -> list[Length]:
-    """The length of each row, with every cue in its prompt or without any."""
+    """The length of each row, with every cue in its prompt or with none."""
     for file in recipe.task_files:
         get_environment(BENCHMARK).load_task_file(file)
     taxonomy, kinds = recipe.settings.diagnosis.taxonomy, recipe.settings.interface.evolve.kinds
@@ -64,7 +64,7 @@ def _length(row: TaskRow, params: dict[str, Any]) -> Length:
 
 
 def _reference(row: TaskRow, mode: str) -> Iterator[str]:
-    """The reference's messages, with one call each."""
+    """The reference's messages, one call per message."""
     environment = get_environment(row.environment)
     for calls in environment.reference(row.task_id):
         yield from (environment.render(mode, call) for call in calls)

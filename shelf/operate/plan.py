@@ -17,13 +17,13 @@ from shelf.operate.lengths import Length, lengths
 from shelf.operate.step import StepPlan, step_plan
 
 KNOWN = Path(__file__).parent / "models.json"
-"""The sizes of the models that recipes name, so that no hub is asked for them."""
+"""The sizes of the models that recipes name, so that no hub is needed for them."""
 
 Lines = list[tuple[str, str]]
 
 
 def model_of(recipe: Recipe) -> ModelSizes:
-    """The sizes of a recipe's model; LaunchError if its config.json cannot be had."""
+    """The sizes of a recipe's model; LaunchError if its config.json is not available."""
     return _known(recipe.config.actor_rollout_ref.model.path) or ModelSizes.of(configuration(recipe))
 
 
@@ -34,7 +34,7 @@ def _known(name: str) -> ModelSizes | None:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A recipe's step, its tasks in tokens (with the cues that training may show), and what a step of them is."""
+    """A recipe's step, its tasks in tokens (with the cues that training may show), and the size of a step over them."""
 
     recipe: Recipe
     step: StepPlan
@@ -43,7 +43,7 @@ class RunPlan:
 
     @classmethod
     def of(cls, recipe: Recipe) -> Self:
-        """LaunchError if the step does not divide, or if a first prompt does not fit its budget."""
+        """The plan of a recipe; LaunchError if the step does not divide or a first prompt exceeds its budget."""
         step = step_plan(recipe.config)
         tasks = tuple(lengths(recipe, recipe.rows.train, recipe.settings.shows_omega))
         longest = max(task.prompt for task in tasks)
@@ -59,7 +59,7 @@ class RunPlan:
         return [*_budgets(self.step), *self._tasks(), *self._machine()]
 
     def _machine(self) -> Lines:
-        """What `seal doctor` looks for, of disk and memory."""
+        """The disk space and memory for which `seal doctor` looks."""
         needs = self.recipe.settings
         return [
             ("disk", f"{needs.min_free_gb:g} GiB free for checkpoints (seal.min_free_gb)"),
@@ -82,12 +82,12 @@ class RunPlan:
 
     @property
     def _part(self) -> float:
-        """Tokens of the part of a user whom a model plays; 0 without one."""
+        """Tokens of the part of a user that a model plays; 0 without such a user."""
         return statistics.mean(task.part for task in self.tasks)
 
     @property
     def _requests(self) -> int:
-        """Of a rollout to its user at most: one before the policy speaks, and one after each of its messages."""
+        """The most requests of a rollout to its user: one before the policy speaks, and one after each message."""
         return self.recipe.settings.rollout.max_steps + 1
 
     def on(self, gpu: Gpu, model: ModelSizes) -> Fit:
@@ -148,7 +148,7 @@ def _parts(parts: Mapping[str, float], gpu: Gpu) -> str:
 
 
 def _budgets(plan: StepPlan) -> Lines:
-    """The parts of a step by the recipe's settings alone."""
+    """The parts of a step that follow from the recipe's settings only."""
     size = f"{plan.packed:,} tokens: at most" if plan.packed else f"{plan.rows_per_micro_batch} rows:"
     waiting = "" if plan.in_flight == plan.rows else f" of {plan.rows}"
     per_engine = f"{-(-plan.in_flight // plan.engines)} per engine, which runs {plan.engine_slots} at a time"

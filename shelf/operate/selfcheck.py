@@ -1,6 +1,6 @@
 """`python -m shelf.operate.selfcheck`: imports what a run needs and checks that everything is registered.
 
-The installed torch says which run is meant: one built without CUDA belongs to the CPU path.
+The installed torch decides which run is checked: a torch built without CUDA means the CPU path.
 """
 
 import importlib
@@ -18,12 +18,12 @@ PROCESSES = (
     "seal.training.async_trainer",
     "seal.rollout.agent_loop",
 )
-"""Modules that the processes of a run import; imported here first, they are compiled once, not by each process."""
+"""Modules that the processes of a run import; importing them here first compiles them once, not in each process."""
 UNWANTED = ("torchvision", "torchaudio", "torchcodec", "triton")
 
 
 def built_for() -> str:
-    """`cuda` or `cpu`: what the installed torch was built for; `cpu` if there is none."""
+    """`cuda` or `cpu`: the target for which the installed torch was built; `cpu` without torch."""
     try:
         import torch
     except ImportError:
@@ -32,7 +32,7 @@ def built_for() -> str:
 
 
 def problems(target: str) -> list[str]:
-    """One sentence per thing that is wrong; empty if a run on `target` (cpu or cuda) can start."""
+    """One sentence per problem; empty if a run on `target` (cpu or cuda) can start."""
     found = []
     for name in NEEDED:
         try:

@@ -1,4 +1,4 @@
-"""The settings of each block, made from the models: what `seal settings` prints, and a page of `make docs`."""
+"""The settings of each block, generated from the models: what `seal settings` prints, and a page of `make docs`."""
 
 import inspect
 import json
@@ -29,7 +29,7 @@ _NAMES = {bool: "true or false", int: "whole number", float: "number", str: "tex
 
 
 class Kind(NamedTuple):
-    """The values of a key: their type ("whole number"), bounds ("at least 1"; "" if none) and whether null is one."""
+    """The values of a key: their type ("whole number"), bounds ("at least 1"; "" if none) and whether null is valid."""
 
     type: str
     bounds: str = ""
@@ -77,7 +77,7 @@ def _plural(name: str) -> str:
 
 
 class SettingRow(NamedTuple):
-    """The facts about a key; type: with its bounds."""
+    """The facts about a key; the type includes the bounds."""
 
     key: str
     type: str
@@ -86,7 +86,7 @@ class SettingRow(NamedTuple):
 
 
 def settings_page() -> str:
-    """The page as Markdown: a list for each block."""
+    """The page as Markdown: one list per block."""
     lists = []
     for key, block in _blocks():
         rows = [f"- `{row.key}` ({row.type}; {row.default}): {row.meaning}" for row in _rows(key, block)]
@@ -95,7 +95,7 @@ def settings_page() -> str:
 
 
 def explained(name: str, values: Mapping[str, Any] | None = None) -> str:
-    """A key, or every key of a block (all for ""): its value in a recipe's blocks, what it may be, what it means.
+    """A key, or every key of a block (all for ""): its value in a recipe's blocks, its allowed values, its meaning.
 
     ValueError for an unknown name.
     """
@@ -113,7 +113,7 @@ def explained(name: str, values: Mapping[str, Any] | None = None) -> str:
 
 
 def _blocks() -> Iterator[tuple[str, type[Settings]]]:
-    """The name of each block and the block, each before those within."""
+    """The name of each block and the block, each before its nested blocks."""
     waiting = list(BLOCKS.items())
     while waiting:
         key, block = waiting.pop(0)
@@ -135,7 +135,7 @@ def _rows(key: str, block: type[Settings]) -> Iterator[SettingRow]:
 
 
 def _text(docstring: str) -> str:
-    """A docstring as one line, with links to the pages that it names."""
+    """A docstring on one line, with links to the pages that it names."""
     return re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", " ".join(inspect.cleandoc(docstring).split()))
 
 

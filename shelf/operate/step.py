@@ -1,4 +1,4 @@
-"""The step plan: what one training step of a recipe does, by the arithmetic of `seal/launch/checks/plan.py`."""
+"""The step plan: what one training step of a recipe does, computed as in `seal/launch/checks/plan.py`."""
 
 from dataclasses import dataclass
 
@@ -15,12 +15,12 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 class StepPlan:
     """One training step, in rows (trajectories), devices and tokens.
 
-    ranks: data-parallel parts of the actor; engines: rollout replicas. rows_per_rank: rows of one mini-batch on one
+    ranks: data-parallel parts of the actor. engines: rollout replicas. rows_per_rank: rows of one mini-batch on one
     rank. packed: tokens of one micro-batch, None if micro-batches hold a fixed number of rows. longest: tokens that a
-    training row can reach; prompt, message, response, model: the budgets of a first prompt, an assistant message,
-    everything after the prompt, and the engine. most_micro_batches: of one mini-batch on one rank, if every row is as
-    long as it can be. in_flight: trajectories that are played at a time. engine_slots: those that an engine generates
-    for at a time.
+    training row can reach. prompt, message, response, model: the budgets of a first prompt, an assistant message,
+    everything after the prompt, and the engine. most_micro_batches: in one mini-batch on one rank, if every row has
+    the maximal length. in_flight: trajectories that are played at a time. engine_slots: trajectories for which an
+    engine generates at a time.
     """
 
     prompts: int
@@ -49,7 +49,7 @@ class StepPlan:
 
 
 def step_plan(config: DictConfig) -> StepPlan:
-    """The plan of a resolved configuration; LaunchError for the first thing that does not fit."""
+    """The plan of a resolved configuration; LaunchError for the first value that does not fit."""
     prompts, samples = count(config, "data.train_batch_size"), count(config, f"{_ROLLOUT}.n")
     rows, (devices, ranks, engines) = rows_per_rank(config), device_parts(config)
     mini_batches = prompts // count(config, f"{_ACTOR}.ppo_mini_batch_size")

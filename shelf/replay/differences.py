@@ -1,4 +1,4 @@
-"""Two JSON values compared to the last leaf."""
+"""The comparison of two JSON values, leaf by leaf."""
 
 import math
 import sys
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 CLOSE = 1e-9
-"""Relative: another Python or processor may differ in the last digits of a sum."""
+"""The relative tolerance: another Python or processor may differ in the last digits of a sum."""
 
 MISSING = "nothing"
 
 
 class Difference(NamedTuple):
-    """A value that is not what the replay gives: its place, ``evidence[2].state_match``, and both values."""
+    """A value that differs from the replay's: its place, e.g. ``evidence[2].state_match``, and both values."""
 
     field: str
     written: Any
@@ -20,7 +20,7 @@ class Difference(NamedTuple):
 
 
 def difference(written: Any, found: Any, path: str = "") -> Difference | None:
-    """The first difference of two JSON values; None if there is none. Numbers may differ by rounding."""
+    """The first difference between two JSON values; None if there is none. Rounding differences do not count."""
     if isinstance(written, list) and isinstance(found, list):
         written, found = dict(enumerate(written)), dict(enumerate(found))
     if isinstance(written, Mapping) and isinstance(found, Mapping):
@@ -43,7 +43,7 @@ def _number(value: Any) -> bool:
 def _same_number(one: float, other: float) -> bool:
     if isinstance(one, int) and isinstance(other, int):
         return one == other
-    if any(abs(number) > sys.float_info.max for number in (one, other)):  # isclose takes no such integer
+    if any(abs(number) > sys.float_info.max for number in (one, other)):  # isclose does not accept such an integer
         return one == other
     return math.isclose(one, other, rel_tol=CLOSE, abs_tol=1e-12) or (math.isnan(one) and math.isnan(other))
 

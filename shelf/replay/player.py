@@ -1,4 +1,4 @@
-"""Stored trajectories played again on a service, from what the policy said."""
+"""Stored trajectories, played again on a service from what the policy said."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,12 +50,12 @@ _DECIDED = (
     "excluded", "silent", "infra", "infra_message", "omega_version", "data_hash", "messages", "truncated", "day",
     "rebuilt",
 )  # fmt: skip
-"""The fields of a record that playing it again decides."""
+"""The fields of a record that the replay determines."""
 
 
 @dataclass(frozen=True)
 class Again:
-    """A stored trajectory to be played again. params: those of /create."""
+    """A stored trajectory to play again. params: those of /create."""
 
     record: TrajectoryRecord
     params: Mapping[str, Any]
@@ -63,11 +63,11 @@ class Again:
 
 
 def play_again(plays: Iterable[Again], url: str) -> Iterator[TrajectoryRecord]:
-    """The records that stored trajectories give on the service at `url`, in order, some at once.
+    """The records that stored trajectories give on the service at `url`, in order, several at once.
 
-    What the environment decides is new: messages, evidence, labels, verdict, reward, stop and
-    infra, which is set if the environment does not play the record; the rest is the stored
-    record's. The date and the calls that exceeded a limit are those of the first playing.
+    What the environment determines is new: messages, evidence, labels, verdict, reward, stop and
+    infra, which is set if the environment does not play the record; the rest comes from the stored
+    record. The date and the calls that exceeded a limit are those of the first time it was played.
     """
     waiting = iter(plays)
     with asyncio.Runner() as runner:
@@ -95,7 +95,7 @@ async def _play(again: Again, services: Services) -> TrajectoryRecord:
 
 
 def refused_calls(evidence: Sequence[Mapping[str, Any]], enforced: bool) -> list[tuple[int, int, str]]:
-    """The calls that exceeded a limit, as /create takes them; enforced: calls of hidden tools were not run."""
+    """The calls that exceeded a limit, in the form for /create. enforced: calls of hidden tools were not run."""
     actions = [action for turn in evidence for action in turn["actions"]]
     return [
         (message, number, str(call["result"]).removeprefix(_BROKEN))

@@ -13,7 +13,7 @@ from env_service.local_service import local_service
 def service(tasks: Sequence[Mapping[str, Any]], workers: int | None) -> Iterator[str]:
     """The address of a service with these tasks; ValueError if it cannot be started or refuses a task.
 
-    workers: processes that play, one per core by default.
+    workers: the number of processes that play, by default one per core.
     """
     with ExitStack() as stack:
         try:

@@ -1,4 +1,4 @@
-"""Stored rollouts played and judged again: where they are, on what terms, and why a judgement differs."""
+"""Stored rollouts, played and judged again: where they are, on which terms, and why a judgement differs."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,14 +30,14 @@ PARTS = {
     "reward": "the reward grades the same verdict differently",
 }
 UNPLAYABLE = frozenset({"environment_refused", "environment_failed", "environment_broken"})
-"""Faults of a replay whose record does not fit the environment; other faults are this machine's."""
+"""Faults of a replay that mean that the record does not fit the environment; other faults are this machine's."""
 
 Omegas = Mapping[int, Mapping[str, Any]]
-"""Omega as JSON values, by its version."""
+"""Omega as JSON values, by version."""
 
 
 class Reason(NamedTuple):
-    """Why a rollout is judged differently: the part that changed (a key of PARTS), and where, as text."""
+    """Why a rollout is judged differently: the part that changed (a key of PARTS), and its place as text."""
 
     part: str
     text: str
@@ -46,7 +46,7 @@ class Reason(NamedTuple):
 class Rescored(NamedTuple):
     """A rollout as stored and as judged now, both without messages and evidence.
 
-    now is None if infrastructure had lost it or it cannot be played, and `problem` says which.
+    now is None if infrastructure lost it or it cannot be played; `problem` then says why.
     reason is None if verdict, labels and reward are the same.
     """
 
@@ -58,7 +58,7 @@ class Rescored(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredLog:
-    """One `<step>.jsonl`: the run that it is of, and what ran it (None if no launch was recorded)."""
+    """One `<step>.jsonl`, with its run and its launch (None if no launch was recorded)."""
 
     path: Path
     step: int
@@ -68,21 +68,21 @@ class StoredLog:
 
     @property
     def records(self) -> tuple[TrajectoryRecord, ...]:
-        """Its rollouts, read anew each time; ValueError, in one sentence, for a line that cannot be played again."""
+        """The rollouts, read again each time; ValueError, in one sentence, for a line that cannot be played again."""
         records, bad = read_records(self.path, _record)
         if bad:
             raise ValueError(str(bad[0]))
         return records
 
     def terms(self, taxonomy: str | None, reward: Mapping[str, Any]) -> Terms:
-        """The terms for judging the rollouts, with these changes of the run's own taxonomy and reward."""
+        """The terms for judging the rollouts: the run's taxonomy and reward with these changes."""
         settings = self.launch.settings if self.launch else None
         judged = (settings.reward if settings else RewardSettings()).model_dump() | dict(reward)
         labels = taxonomy or (settings.diagnosis.taxonomy if settings else "paper")
         return Terms(self.training, RewardSettings.read(judged, "reward"), labels)
 
     def again(self, record: TrajectoryRecord, terms: Terms, omegas: Omegas) -> Again:
-        """Return the replay of a rollout as the agent loop played it (the leak guard changes no answer)."""
+        """Return the replay of a rollout as the agent loop played it (the leak guard does not change answers)."""
         mode = self.launch.mode(record.environment) if self.launch else record.prompt_mode
         params: dict[str, Any] = {"split": record.split if self.training else "eval", "tool_prompt_mode": mode}
         if record.prefix > 0:
@@ -91,7 +91,7 @@ class StoredLog:
             params["user"] = True
         if self.training:
             params["enforce_available_tools"] = True
-            if record.cues:  # with a teacher only a part of the step's
+            if record.cues:  # with a teacher, only part of the step's cues
                 params["omega"] = Omega.of(record.cues, record.omega_version).to_json() | (record.documents or {})
             elif record.omega_version is not None:
                 params["omega"] = omegas[record.omega_version]
@@ -112,7 +112,7 @@ class StoredLog:
         return [known[task].model_dump(mode="json") for task in sorted(wanted)]
 
     def omegas(self) -> Omegas:
-        """Every Omega that the run sent: its first one, and those that its steps left."""
+        """Every Omega that the run sent: the first one, and those after its steps."""
         if not self.training:
             return {}
         sent = [ClosedLoop(self.launch.settings).omega_to_send()]
@@ -120,7 +120,7 @@ class StoredLog:
         return {omega["version"]: omega for omega in sent if omega}
 
     def _max_steps(self) -> int | None:
-        """The limit of an evaluation on the calls of a turn, which its settings hold."""
+        """An evaluation's limit on the messages with calls per turn, from its settings."""
         path = self.run.path / SETTINGS
         if self.launch or not path.is_file():
             return None
@@ -128,7 +128,7 @@ class StoredLog:
 
 
 def find_logs(named: Path, step: int | None, training: bool) -> tuple[StoredLog, ...]:
-    """The logs of a run (its validations, or its training steps), or the one that is named.
+    """The logs of a run (its validations or its training steps), or the named log.
 
     ValueError, in one sentence, if there are none, or for lines that lack what a replay needs.
     """
@@ -170,7 +170,7 @@ def _found(path: Path, step: int, training: bool, run: RunFolder, launches: Sequ
 
 
 def judge(log: StoredLog, terms: Terms, omegas: Omegas, url: str) -> Iterator[Rescored]:
-    """Every rollout of a log judged again, in order; ValueError if this machine cannot play one."""
+    """Every rollout of a log, judged again, in order; ValueError if this machine cannot play one."""
     records = log.records
     problems = {number: text for number, record in enumerate(records) if (text := _lost(record, omegas))}
     played = play_again((log.again(r, terms, omegas) for n, r in enumerate(records) if n not in problems), url)
@@ -201,7 +201,7 @@ def _lost(record: TrajectoryRecord, omegas: Omegas) -> str:
 
 
 def _reason(stored: TrajectoryRecord, now: TrajectoryRecord) -> Reason | None:
-    """The first cause, in the order in which one follows from the other; None if nothing that counts differs."""
+    """The first cause, in the order in which causes follow from each other; None if no judgement differs."""
     same_score = difference(stored.score, now.score) is None
     if stored.passed == now.passed and same_score and tuple(stored.labels) == tuple(now.labels):
         return None
@@ -227,7 +227,7 @@ def _reason(stored: TrajectoryRecord, now: TrajectoryRecord) -> Reason | None:
 
 
 def _calls(written: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]) -> str:
-    """The first call that is answered differently; "" if there is none."""
+    """The first call with a different answer, as text; "" if there is none."""
     was, now = ([call for action in actions for call in action["calls"]] for actions in (written, found))
     for one, other in zip(was, now, strict=False):
         for name in ("name", "arguments", "available", "error", "result"):

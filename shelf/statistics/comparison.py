@@ -25,7 +25,7 @@ class Side(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """The difference b - a in one category or over all; unpaired counts tasks that only one side has."""
+    """The difference b - a in one category or over all categories; unpaired counts tasks that only one side has."""
 
     a: str
     b: str
@@ -60,7 +60,7 @@ def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Compariso
 
 
 def compare_lines(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequence[TrajectoryRecord]]) -> Comparison:
-    """Compare the lines of two sides, whatever their categories; ValueError if they share no task."""
+    """Compare the lines of two sides, regardless of category; ValueError if they share no task."""
     lines = [line for side in sides for line in side]
     scenarios = {_named(line): line.scenario for line in lines}
     categories = {_named(line): line.category for line in lines}
@@ -80,7 +80,7 @@ def compare_lines(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequen
 
 
 def _named(line: TrajectoryRecord) -> tuple[str, str]:
-    """The task, with its category: two environments may name their tasks alike."""
+    """The task with its category, because two environments may use the same task names."""
     return line.category, line.task_id
 
 

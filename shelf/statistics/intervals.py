@@ -3,7 +3,7 @@
 The 800 tasks are 200 scenarios in four variants, and a task may be sampled
 several times, so observations of one scenario are not independent. Every
 interval and test here therefore counts by cluster (the scenario); with one
-observation per cluster it is the textbook one.
+observation per cluster, it is the textbook version.
 """
 
 import math
@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
 class PairedDifference:
     """Mean of b - a over paired tasks, with bootstrap interval, standard error and p-values.
 
-    p_mcnemar is exact and exists if both sides are pass or fail; gained and lost
+    p_mcnemar is exact, and present if both sides are pass or fail; gained and lost
     are its discordant counts (only b passed, only a passed).
     """
 
@@ -74,10 +74,10 @@ def estimate(strata: Sequence[Sequence[SuccessCount]]) -> Estimate | None:
 
     One stratum gives its plain rate; the four categories give the average over
     categories. The interval is Wilson's with the effective number of
-    observations rate x (1 - rate) / variance, the variance linearised and summed
-    by cluster, and never more than there are observations. A stratum of one
+    observations rate x (1 - rate) / variance, with the variance linearised and
+    summed by cluster, and at most the number of observations. A stratum of one
     cluster does not show how clusters differ, and counts as one observation. At 0
-    and 1 the variance says nothing, and the strata's numbers of clusters are taken.
+    and 1 the variance says nothing, so the strata's numbers of clusters are used.
     """
     strata = [stratum for stratum in strata if sum(each.denominator for each in stratum) > 0]
     if not strata:
@@ -129,10 +129,10 @@ def paired_difference(
     """Compare the means of the tasks present on both sides.
 
     a, b: score of each task in [0, 1] (a mean over samples or seeds);
-    clusters: what is drawn together (the scenario of each task); strata: what is
-    averaged first and then over (the category); weights: of each task in its
-    stratum (its number of turns), equal by default. ValueError without a common
-    task.
+    clusters: which tasks are drawn together (each task's scenario); strata: the
+    categories, within which the mean is taken first; weights: that of each task
+    in its stratum (its number of turns), equal by default. ValueError without a
+    common task.
     """
     shared = sorted(set(a) & set(b), key=str)
     if not shared:
@@ -154,7 +154,7 @@ def paired_difference(
     low, high = np.quantile(differences, [tail, 1 - tail])
     below, above = int((differences <= 0).sum()), int((differences >= 0).sum())
     differing = int((abs(sums) > 1e-12).any(axis=1).sum())
-    least = 2.0 ** (1 - differing)  # exchanging the signs of the clusters that differ gives no smaller one
+    least = 2.0 ** (1 - differing)  # the smallest p of a sign flip test over the clusters that differ
     binary = bool(np.isin(scores, (0.0, 1.0)).all())
     gained = int((scores[:, 1] > scores[:, 0]).sum()) if binary else None
     lost = int((scores[:, 1] < scores[:, 0]).sum()) if binary else None
@@ -179,5 +179,5 @@ def _resampled(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
     # As floats: numpy multiplies matrices of integers without BLAS.
     draws = np.random.default_rng(0).multinomial(len(sums), chances, size=RESAMPLES).astype(float)
     drawn = draws @ counts
-    # A draw without any task of a stratum says nothing about it: the mean is over the others.
+    # A draw without any task of a stratum says nothing about that stratum: the mean is over the others.
     return (draws @ sums / np.where(drawn > 0, drawn, 1)).sum(axis=1) / (drawn > 0).sum(axis=1)

@@ -1,4 +1,4 @@
-"""The launches of a run: what each was told, and which one a step or a validation belongs to."""
+"""The launches of a run: the settings of each, and to which launch a step or a validation belongs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ MOST_STEPS = 1_000_000
 
 
 def read_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration that a run recorded, without the settings that only other versions know; never for a launch."""
+    """A configuration that a run recorded, without settings that only other versions know; not for launching a run."""
     known = {}
     for name, block in BLOCKS.items():
         try:
@@ -64,7 +64,7 @@ class Launch:
         return self.config["env_service"]["prompt_mode"]
 
     def mode(self, environment: str) -> str:
-        """The format in which it writes those of an environment."""
+        """The format in which the policy writes calls in an environment."""
         return (self.config["env_service"].get("prompt_modes") or {}).get(environment, self.prompt_mode)
 
     @property
@@ -88,7 +88,7 @@ class Launch:
 
     @property
     def steps(self) -> int:
-        """The step with which the configuration ends a run."""
+        """The step after which the configuration ends a run."""
         trainer, batch = self.config["trainer"], self.prompts
         if trainer.get("val_only"):
             return 0
@@ -96,7 +96,7 @@ class Launch:
 
 
 def read_launches(folder: RunFolder) -> tuple[Launch, ...]:
-    """The launches of a run, empty for a run of an earlier version; ValueError for a line that cannot be used."""
+    """The launches of a run, empty for a run of an earlier version; ValueError for an unusable line."""
     if not folder.launches.is_file():
         return ()
     launches, bad = read_records(folder.launches, Launch.of)
@@ -106,7 +106,7 @@ def read_launches(folder: RunFolder) -> tuple[Launch, ...]:
 
 
 def logged_changes(folder: RunFolder, last: int) -> list[Change]:
-    """The changes by the resumes of a run up to the step `last`, without folders that have moved."""
+    """The configuration changes at the resumes of a run, up to the step `last`, ignoring folders that have moved."""
     return [
         change
         for (_, before), (step, after) in pairwise(training_launches(folder, last).items())
@@ -117,14 +117,14 @@ def logged_changes(folder: RunFolder, last: int) -> list[Change]:
 
 
 def validation_steps(trainer: Mapping[str, Any], steps: int) -> tuple[int, ...]:
-    """The steps after which a run of this many validates, 0 before training. trainer: that block of the recipe."""
+    """The steps after which a run of `steps` steps validates, 0 before training. trainer: that block of the recipe."""
     every = trainer["test_freq"]
     after = {*range(every, steps + 1, every), steps} if every > 0 else set()
     return (*([0] if trainer["val_before_train"] else []), *sorted(after - {0}))
 
 
 def due_validations(launches: Sequence[Launch], last: int) -> list[int]:
-    """The steps up to `last`, the last one that was trained, after which the configurations ask for a validation."""
+    """The steps up to `last`, the last trained step, after which the configurations ask for a validation."""
     ends = [*(launch.step for launch in launches[1:]), last]
     due = {step for step in validation_steps(launches[0].config["trainer"], launches[0].steps) if not step}
     for launch, end in zip(launches, ends, strict=True):
@@ -134,7 +134,7 @@ def due_validations(launches: Sequence[Launch], last: int) -> list[int]:
 
 
 def launch_of_step(launches: Sequence[Launch], step: int) -> int:
-    """The number of the launch that ran a training step: the last that began before it; ValueError without one."""
+    """The number of the launch that ran a training step: the last that began before it; ValueError if there is none."""
     found = [number for number, launch in enumerate(launches) if launch.step < step]
     if not found:
         raise ValueError(f"no launch ran step {step}")

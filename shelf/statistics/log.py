@@ -1,6 +1,6 @@
 """Logs of trajectories, one line per task and sample: of validations, of training steps and of the public release.
 
-A line that cannot be used is kept as a BadLine and reported; none is dropped silently.
+An unusable line is kept as a BadLine and reported; no line is dropped silently.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,12 +27,12 @@ SETTINGS = "settings.json"
 
 
 def has_verdict(line: TrajectoryRecord) -> bool:
-    """True if a rollout has a verdict: infrastructure did not lose it, and its file has a reward."""
+    """True if a rollout has a verdict: infrastructure did not lose it, and its file gives a reward."""
     return line.infra is None and environment_of(line.category) != UNSCORED
 
 
 def judged_turns(line: TrajectoryRecord) -> int:
-    """The user turns of which a rollout shows whether they met the verifier."""
+    """The number of user turns for which a rollout shows whether they met the verifier."""
     return max(0, line.turns - sum(label in BROKEN for label in line.labels))
 
 
@@ -55,7 +55,7 @@ class Log:
         return tuple(sorted({line.step for line in self.lines}))
 
     def at(self, step: int) -> tuple[TrajectoryRecord, ...]:
-        """The lines of one step; ValueError naming the steps there are."""
+        """The lines of one step; ValueError lists the existing steps."""
         found = tuple(line for line in self.lines if line.step == step)
         if not found:
             raise ValueError(f"There is no step {step}: the log has {enumeration(self.steps)}.")
@@ -69,7 +69,7 @@ class Log:
 
 
 def read_log(path: Path | str, samples: dict[tuple, set[int]] | None = None) -> Log:
-    """Read one ``<step>.jsonl``; the file's name gives the step of a line without one. samples: seen in other files."""
+    """Read one ``<step>.jsonl``; its name gives the step of lines without one. samples: those seen in other files."""
     path = Path(path)
     if not path.is_file():
         problem = "is not a regular file" if path.exists() else "does not exist"
@@ -137,23 +137,23 @@ def has_validations(folder: RunFolder) -> bool:
 
 
 def values(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The usable lines of a log that may not be there."""
+    """The usable lines of a log that may not exist."""
     lines = read_jsonl(path) if path.is_file() else ()
     return (line.value for line in lines if isinstance(line, Line))
 
 
 def read_stages(folder: RunFolder) -> tuple[Mapping[str, Any], ...]:
-    """The usable lines of `stages`: a `stage` that began, its `step`, `of` how many steps (validate: tasks)."""
+    """The usable lines of `stages`: a `stage` that began, its `step`, and `of` how many steps (validate: tasks)."""
     return tuple(values(folder.stages))
 
 
 def planned_steps(stages: Sequence[Mapping[str, Any]]) -> int | None:
-    """The number of steps that a run is to train, by the stages that began; None before the first step."""
+    """The number of steps that a run will train, according to its stages; None before the first step."""
     return next((line.get("of") for line in reversed(stages) if line.get("stage") != "validate"), None)
 
 
 def _source(named: Any, category: str) -> str:
-    """The line's data source; one that names no category (the release's) means whole tasks."""
+    """The line's data source; if it names no category (as in the release), the line is about a whole task."""
     try:
         found, _ = parse_data_source(str(named))
     except ValueError:

@@ -1,6 +1,6 @@
-"""The statistics of validation logs: tables, records for programs, and what is wrong with the logs.
+"""The statistics of validation logs: tables, records for programs, and problems in the logs.
 
-One run: rates by step and category with intervals, label shares, with and
+One run: rates by step and category with intervals, and label shares, with and
 without the suspected items. Several runs: paired differences on the same tasks.
 """
 
@@ -30,7 +30,7 @@ from shelf.statistics.tables import comparison_record, comparison_table, label_t
 from shelf.task_rows import read_rows
 
 PROVENANCE = {"data_hash": "data", "prompt_mode": "prompt mode"}
-"""The fields that say where lines come from, and their names for people."""
+"""The fields that say where lines come from, and their readable names."""
 
 ABOUT_COMPARISONS = (
     "Differences in percentage points, paired by task; intervals and 'p boot' resample whole scenarios "
@@ -39,9 +39,9 @@ ABOUT_COMPARISONS = (
 
 
 class RunStatistics(NamedTuple):
-    """The statistics of some logs: tables, flat records, and problems of the logs.
+    """The statistics of some logs: tables, flat records, and problems in the logs.
 
-    kind names the records in files: summaries or comparisons.
+    kind is the key of the records in files: summaries or comparisons.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class RunStatistics(NamedTuple):
         return [*map(str, self.bad), *self.missing]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but tables, for programs."""
+        """Everything except the tables, for programs."""
         return {self.kind: self.records, "problems": self.problems, "warning": self.warning, **self.provenance}
 
 
@@ -94,7 +94,7 @@ def summarise_run(
 
 
 def compare_runs(names: Sequence[str], items: Sequence[SuspectedItem], step: int | None = None) -> RunStatistics:
-    """Compare runs with the first one at their last (or the given) step; a single run: its last step with its first.
+    """Compare runs with the first one at their last (or the given) step; for a single run, its last and first step.
 
     Commas in a name join the seeds of one side. ValueError if a run is named
     twice, or if the sides differ in data or prompt mode.
@@ -135,11 +135,11 @@ def compare_runs(names: Sequence[str], items: Sequence[SuspectedItem], step: int
 
 
 def band(folder: Path, step: int | None = None) -> list[dict[str, Any]]:
-    """The tasks of a validation that passed in some of their samples, with rates: what a `task_file` may hold.
+    """The tasks of a validation that passed in some of their samples but not all, with rates, as for a `task_file`.
 
-    A group whose rollouts all fail or all pass has no group-relative advantage. turns: the prefix that was measured, -1
-    for the whole task. step: of the validation, by default the last. ValueError for bad lines, tasks of the evaluation
-    side, and if no task passed sometimes.
+    A group whose rollouts all fail or all pass has no group-relative advantage. turns: the measured prefix, -1 for the
+    whole task. step: that of the validation, by default the last. ValueError for bad lines, for tasks of the evaluation
+    side, and if there is no such task.
     """
     passed: dict[Task, list[bool]] = {}
     log = read_validation_dir(folder)
@@ -168,9 +168,9 @@ def band(folder: Path, step: int | None = None) -> list[dict[str, Any]]:
 
 
 def expected_tasks(parquet: Path | None, question_files: Sequence[Path]) -> set[Task] | None:
-    """The tasks that every validation must have: those of the parquet file, else of the question files; None without.
+    """The tasks that every validation must have: those of the parquet file, else of the question files, else None.
 
-    ValueError for a file that is missing or of another kind.
+    ValueError for a file that is missing or has another format.
     """
     asked = {(task, WHOLE) for path in question_files for task in _question_ids(path)}
     return {(row.task_id, row.turns) for row in read_rows(parquet)} if parquet else asked or None
@@ -214,7 +214,7 @@ def _require_comparable(a: Side, b: Side) -> None:
 
 
 def _unlike(logs: Mapping[str, Sequence[Log]], step: int | None) -> Iterator[str]:
-    """A sentence for each condition besides the model in which the sides of a comparison differ."""
+    """A sentence for each condition, other than the model, in which the sides of a comparison differ."""
     last = {name: {run.steps[-1] for run in runs} - {0} for name, runs in logs.items() if len(logs) > 1}
     sampled = {name: {_sampling(Path(folder)) for folder in name.split(",")} - {""} for name in logs}
     for what, known in (("training steps", last if step is None else {}), ("sampling", sampled)):
@@ -224,7 +224,7 @@ def _unlike(logs: Mapping[str, Sequence[Log]], step: int | None) -> Iterator[str
 
 
 def _sampling(folder: Path) -> str:
-    """How the validations of a run, or an evaluation, sample, in words; "" if nothing recorded it."""
+    """How the validations of a run, or an evaluation, sample, in words; "" if it was not recorded."""
     folder = folder.parent if folder.name == RunFolder(folder).validations.name else folder
     if (folder / SETTINGS).is_file():
         found = json.loads((folder / SETTINGS).read_bytes())
@@ -253,7 +253,7 @@ def provenance(logs: Sequence[Log]) -> dict[str, list[str]]:
 
 
 def name_mixtures(logs: Sequence[Log]) -> Iterator[str]:
-    """A sentence for each field of PROVENANCE in which the lines differ, with what to do about it."""
+    """A sentence for each field of PROVENANCE in which the lines differ, which says what to do about it."""
     for field, what in PROVENANCE.items():
         counts = Counter(getattr(line, field) for log in logs for line in log.lines)
         del counts[""]
@@ -274,7 +274,7 @@ def _notes(log: Log, suspected: frozenset[Task]) -> str:
 
 
 def missing_sentences(logs: Iterable[Log], expected: set[Task] | None = None) -> tuple[str, ...]:
-    """Which tasks each step lacks (see `missing_tasks`)."""
+    """One sentence per step that lacks tasks (see `missing_tasks`)."""
     return tuple(
         f"step {step} lacks {len(tasks)} tasks: {enumeration(tasks, 5)}"
         for log in logs
@@ -285,8 +285,8 @@ def missing_sentences(logs: Iterable[Log], expected: set[Task] | None = None) ->
 def not_held_out(run: Path | str, lines: Iterable[TrajectoryRecord]) -> str | None:
     """A warning if validated tasks, or other variants of them, are in the run's training data.
 
-    None if there are none, or if the run recorded no training data. Of other environments, the groups of the run's
-    validation rows are compared, and the ids of all tasks.
+    None if there are none, or if the run recorded no training data. For other environments, it compares the groups of
+    the run's validation rows and the ids of all tasks.
     """
     rows = RunFolder(Path(run)).training_rows
     if not rows.is_file():

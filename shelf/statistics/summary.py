@@ -1,6 +1,6 @@
 """The summary of a validation log: rates by step and category, label shares, missing tasks, suspected items.
 
-``suspected_items.json`` lists the items of the benchmark that were reported or found to be wrong, and why.
+``suspected_items.json`` lists the benchmark items that were reported or found to be wrong, and why.
 Figures are printed with and without them; nothing else treats them differently.
 """
 
@@ -21,7 +21,7 @@ from shelf.statistics.log import Log, has_verdict, judged_turns
 AVERAGE = "average"
 BFCL = "BFCL V3 multi-turn"
 FOREIGN = "foreign"
-"""Stands for the environment of rollouts that other programs played."""
+"""A placeholder for the environment of rollouts that other programs played."""
 DEFAULT_PATH = Path(__file__).with_name("suspected_items.json")
 
 Task = tuple[str, int]
@@ -29,7 +29,7 @@ Task = tuple[str, int]
 
 
 class SuspectedItem(BaseModel):
-    """One item, why it is suspected, and where it was reported; turn (from 0) is the one at fault."""
+    """One item, why it is suspected, and where it was reported; turn (from 0) is the wrong turn."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -39,7 +39,7 @@ class SuspectedItem(BaseModel):
     link: str | None = None
 
     def concerns(self, prefix: int) -> bool:
-        """Return whether a prefix of this many turns (-1: the whole task) contains the turn at fault."""
+        """Return whether a prefix of this many turns (-1: the whole task) contains the wrong turn."""
         return prefix < 0 or prefix > self.turn
 
 
@@ -55,9 +55,9 @@ def load_suspected() -> tuple[SuspectedItem, ...]:
 class Summary(NamedTuple):
     """One row of the table: a step and a category, or the average over categories.
 
-    Rates leave out the lines whose rollout failed for reasons other than the policy (infra counts those), those without
-    a reward, and turns without a label. samples is the number of rollouts per task (the smallest); pass_at_k (one
-    passes) and pass_hat_k (all pass) are None for a single one. labels gives each label's share of the labelled turns.
+    Rates leave out lines whose rollout failed for reasons other than the policy (infra counts those), lines without a
+    reward, and turns without a label. samples is the smallest number of rollouts per task; pass_at_k (one passes) and
+    pass_hat_k (all pass) are None if it is 1. labels gives each label's share of the labelled turns.
     """
 
     step: int
@@ -106,13 +106,13 @@ def summarise(log: Log, without: Collection[Task] = ()) -> tuple[Summary, ...]:
 
 
 def informative(rows: Sequence[Summary]) -> tuple[Summary, ...]:
-    """The rows without the averages over a single category, which only repeat it."""
+    """The rows without averages over a single category, which only repeat that category."""
     counts = Counter((row.step, row.prefix) for row in rows if not row.is_average)
     return tuple(row for row in rows if not row.is_average or counts[row.step, row.prefix] > 1)
 
 
 def tasks_in_words(categories: Iterable[str]) -> str:
-    """The tasks of some categories in words: the benchmark's, synthesised ones, those of another environment."""
+    """The tasks of some categories in words: the benchmark's, synthesised ones, or those of another environment."""
     names = {**dict.fromkeys(CATEGORIES, BFCL), **dict.fromkeys(MADE_CATEGORIES, "tasks synthesised on BFCL's tools")}
     others = dict.fromkeys((FOREIGN, UNSCORED), "tasks of other programs")
     kinds = ((each, environment_of(each)) for each in order_categories(categories))
@@ -121,14 +121,14 @@ def tasks_in_words(categories: Iterable[str]) -> str:
 
 
 def suspected_tasks(lines: Iterable[TrajectoryRecord], items: Iterable[SuspectedItem]) -> frozenset[Task]:
-    """The tasks among the lines whose turn at fault was played."""
+    """The tasks among the lines whose wrong turn was played."""
     faults = {item.task_id: item for item in items}
     played = {line.task for line in lines if line.task_id in faults}
     return frozenset((task, prefix) for task, prefix in played if faults[task].concerns(prefix))
 
 
 def missing_tasks(log: Log, expected: Collection[Task] | None = None) -> dict[int, tuple[str, ...]]:
-    """By step, the tasks that should have a line and have none.
+    """By step, the tasks that should have a line but have none.
 
     expected: pairs of task id and prefix (-1 for whole tasks); by default every task that any step of the log has.
     """

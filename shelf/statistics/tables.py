@@ -17,10 +17,10 @@ from shelf.statistics.summary import Summary, informative
 TEXT_COLUMNS = frozenset({"category", "label", "cue", "what", "run"})
 
 RATES = {"": "rate", "_low": "low", "_high": "high"}
-"""The columns of a rate, by their ending."""
+"""The columns of a rate, by name suffix."""
 
 FILE_WIDTH = 120
-"""Columns of a table that goes to a file or a pipe."""
+"""Width in characters of a table that goes to a file or a pipe."""
 
 
 def console(**options: Any) -> Console:
@@ -40,7 +40,7 @@ def table(title: str, columns: Sequence[str]) -> Table:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A share in percent, a dash for none."""
+    """A share in percent, a dash for None."""
     return "-" if value is None else f"{100 * value:.{digits}f}"
 
 
@@ -58,13 +58,13 @@ def with_difference(difference: PairedDifference | None) -> str:
     """A difference in points with its interval: ``+3.0 [-1.0, 7.0]``."""
     if difference is None:
         return "-"
-    if difference.low == difference.high:  # all tasks agree, which says nothing about further ones
+    if difference.low == difference.high:  # all tasks agree, which says nothing about other tasks
         return f"{100 * difference.difference:+.1f} [-]"
     return f"{100 * difference.difference:+.1f} [{100 * difference.low:+.1f}, {100 * difference.high:+.1f}]"
 
 
 def summary_table(rows: Sequence[Summary], title: str, without: Mapping[tuple[int, str], Summary]) -> Table:
-    """Rates by step and category; without: the same rows, by step and name, less the suspected items."""
+    """Rates by step and category. without: the same rows without the suspected items, by step and name."""
     sampled = any(row.pass_at_k is not None for row in rows)
     infra = any(row.infra for row in rows)
     columns = ["step", "category", "pass % [95%]", "passed", "turns % [95%]"]
@@ -89,7 +89,7 @@ def summary_table(rows: Sequence[Summary], title: str, without: Mapping[tuple[in
 
 
 def label_table(rows: Sequence[Summary]) -> Table | None:
-    """Share of each label over all categories, one column per step; None without labels."""
+    """The share of each label over all categories, one column per step; None without labels."""
     averages = [row for row in rows if row.is_average and row.labels]
     if not averages:
         return None

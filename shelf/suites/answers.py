@@ -1,6 +1,6 @@
-"""What an endpoint's answer means: a message, a refusal, a dialogue that is too long, a field that it does not take.
+"""What an endpoint's answer means: a message, a refusal, a dialogue that is too long, a field that it does not accept.
 
-Endpoints word the same thing in their own ways, so kinds are told by words, not by a vendor's codes.
+Endpoints word the same thing in different ways, so kinds are recognised by words, not by a vendor's codes.
 """
 
 import json
@@ -25,14 +25,14 @@ class EndpointFault(SpeakerFault):
 
 
 class RequestRefused(EndpointFault):
-    """The model, or a filter before or behind it, refuses to answer this one request."""
+    """The model, or a filter before or after it, refuses to answer this one request."""
 
     def __init__(self, message: str):
         super().__init__("refusal", message)
 
 
 class CallRejected(EndpointFault):
-    """The endpoint rejects a request for what its messages hold, as a call that it cannot read again."""
+    """The endpoint rejects a request because of its messages, for example a call that it cannot read again."""
 
 
 class EndpointRefused(RuntimeError):
@@ -60,7 +60,7 @@ class Reply(NamedTuple):
 
 TOO_LARGE = 413
 REQUEST_STATUSES = frozenset({400, 403, TOO_LARGE, 422, 451})
-"""Statuses that may be about one request alone: its length, its words, one of its fields."""
+"""Statuses that may concern only one request: its length, its words, one of its fields."""
 
 _TOO_LONG = re.compile(
     r"context.{0,40}(length|size|window|limit|exceed|overflow)|(exceed|longer|larger|overflow).{0,60}context"
@@ -73,7 +73,7 @@ _TOO_LONG = re.compile(
 _OTHER_LIMIT = re.compile(
     r"per (sec|min|hour|day)|rate.?limit|quota|deadline|timed? ?out|\.(id|name|description)\b", re.IGNORECASE
 )
-"""Limits of an account, of time and of a name, which are worded like those of a context."""
+"""Limits of an account, of time and of a name, which are worded like context limits."""
 _MODERATED = re.compile(
     r"content.?(filter|policy|management|moderation|exists risk)|data.?inspection|inappropriate|moderat(ed|ion)|flagged"
     r"|guardrail|(?<!case.)(?<!in)sensitive|prohibited.?content|unsafe (content|prompt|input|text)|\bsafety\b"
@@ -84,7 +84,7 @@ _LENGTH = re.compile(r"length|max_.*tokens|context_window_exceeded")
 _FILTERED = re.compile(r"filter|refus|safety|sensitive|recitation|prohibited|block|spii|guardrail|toxic")
 _BROKEN = re.compile(r"error|abort|cancel|fail|time_?out|insufficient|unavailable|overload")
 _FINISHED = re.compile(r"$|stop|eos|end|complete|done|malformed_function_call")
-"""Starts of reasons of an answer that is complete; another one is a fault if the answer is empty."""
+"""Beginnings of finish reasons of a complete answer; any other reason is a fault if the answer is empty."""
 _CALL = re.compile(
     r"[<\[][^\s<>\[\]]{0,20}(tool.?call|function.?call|function\b|invoke\b)|python_tag|tool_code|\bto=functions"
     r"|\"(arguments|parameters)\"\s*:|\[[\w.]+\((\w+=|\))|<details type=.tool_calls",
@@ -92,13 +92,13 @@ _CALL = re.compile(
 )
 """Calls in the formats of many models: in tags, as JSON, in Harmony's channel, as Python."""
 _CALLED = re.compile(r"(?<!malformed_)\b(tool|function)[_-]?(calls?|use)\b")
-"""A reason, or the name of a field, that says that the message has calls."""
+"""A finish reason, or the name of a field, that says that the message has calls."""
 _THOUGHTS = ("reason", "think")
-"""How the fields and parts of a message begin that hold the model's thoughts."""
+"""Beginnings of the names of fields and parts that hold the model's thoughts."""
 _PARTS = "thinking_parts"
-"""Stands for the thoughts among the parts of a content: no field, so none to send back."""
+"""A placeholder for thoughts among the parts of a content: they are not a field, so there is none to send back."""
 _SILENT_PARTS = (*_THOUGHTS, "redacted_thinking", "reference")
-"""How the types of parts begin that are neither text nor calls."""
+"""Beginnings of the types of parts that are neither text nor calls."""
 _STREAMS = re.compile(
     r"only supports? stream|non.stream|\bstream\b.{0,20}\b(must|required)|(must|required?|enable|set)\b.{0,30}\bstream",
     re.IGNORECASE,
@@ -110,18 +110,18 @@ _MISSES_THOUGHTS = re.compile(
 )
 _NAMES_CALL = re.compile(r"\bjson\b|argument|tool.?call", re.IGNORECASE)
 _AS_SENT = {"exclude_unset": True, "warnings": False, "exclude": {"function": {"parsed_arguments"}}}
-"""Without what the client adds to a call that comes in a stream."""
+"""Options that leave out what the client adds to a streamed call."""
 _ECHOES = frozenset({"input", "ctx", "flagged_input"})
-"""Fields of an error that repeat the request, whose words are the task's."""
+"""Fields of an error that repeat the request, whose words come from the task."""
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _WEIGHT = ("seed", "top_p", "max_tokens", "max_completion_tokens", "temperature")
-"""From the field that matters least to what is sampled."""
+"""Fields in order of their effect on sampling, the least important first."""
 _PARSES_CALLS = "parses tool calls itself: start it without a tool-call parser"
 _SHOWN = 200
 
 
 def refusal(code: int, text: str, url: str) -> Exception | None:
-    """Why a request got an error with these words; None if they say nothing about this request alone."""
+    """Why a request got an error with these words; None if they do not concern only this request."""
     said = _said(text)
     too_long = code == TOO_LARGE or ((code in REQUEST_STATUSES or code >= 500) and _TOO_LONG.search(said))
     if too_long and not _OTHER_LIMIT.search(said):
@@ -132,9 +132,9 @@ def refusal(code: int, text: str, url: str) -> Exception | None:
 
 
 def refused_field(text: str, sent: Collection[str]) -> str | None:
-    """The field of a request that an error's words name as one that the model does not take; None if they name none.
+    """The field of a request that, according to an error's words, the model does not accept; None if they name none.
 
-    Of several fields that cannot be combined, the one that matters least.
+    If several fields cannot be combined, the one that matters least.
     """
     try:
         error = json.loads(text)["error"]
@@ -150,7 +150,7 @@ def refused_field(text: str, sent: Collection[str]) -> str | None:
 
 
 def _said(text: str) -> str:
-    """The words of an error in one line: of JSON the values, without what repeats the request."""
+    """The words of an error in one line: for JSON, its values without those that repeat the request."""
     try:
         return one_line(" ".join(_values(json.loads(text))))
     except (ValueError, RecursionError):
@@ -167,31 +167,31 @@ def _values(value: Any) -> Iterator[str]:
 
 
 def streams_only(text: str) -> bool:
-    """True if an error says that the endpoint answers in streams alone."""
+    """True if an error says that the endpoint answers only in streams."""
     return bool(_STREAMS.search(_said(text)))
 
 
 def misses_thoughts(text: str) -> bool:
-    """True if an error says that the thoughts of the messages before must come back."""
+    """True if an error says that the thoughts of earlier messages must be sent back."""
     return bool(_MISSES_THOUGHTS.search(_said(text)))
 
 
 def names_call(text: str) -> bool:
-    """True if an error's words are about a call of the request's messages."""
+    """True if an error's words are about a call in the request's messages."""
     return bool(_NAMES_CALL.search(_said(text)))
 
 
 def looks_like_call(text: str) -> bool:
-    """True if a text holds what models write for a call, in one of many formats."""
+    """True if a text contains a call in one of the many formats that models write."""
     return bool(_CALL.search(text))
 
 
 def read_reply(completion: ChatCompletion, url: str, offers_tools: bool = False) -> Reply:
     """The message of a completion, whose shape the client does not check.
 
-    Gateways split one message into several choices, the text in one and calls in others; these are put together again.
-    Raises EndpointFault if it is none, was broken off, or has lost what the model wrote; RequestRefused if the model or
-    a filter refused; EndpointRefused if the endpoint parsed tool calls that the request did not offer.
+    Some gateways split one message into several choices, the text in one and calls in others; these are joined again.
+    Raises EndpointFault if it is not a completion, was cut off, or lost what the model wrote; RequestRefused if the
+    model or a filter refused; EndpointRefused if the endpoint parsed tool calls although the request offered no tools.
     """
     try:
         _require_no_error(completion.model_extra or {}, url)
@@ -227,13 +227,13 @@ def read_reply(completion: ChatCompletion, url: str, offers_tools: bool = False)
 
 
 def _count(usage: Any, name: str) -> int:
-    """An endpoint's count, 0 for none or another value than a number of tokens."""
+    """An endpoint's count, 0 if it is missing or not a number of tokens."""
     count = getattr(usage, name, 0)
     return count if type(count) is int and count > 0 else 0
 
 
 class _Piece(NamedTuple):
-    """One choice of a completion; lost: the field of a call that this module does not read, or ""."""
+    """One choice of a completion. lost: the field of a call that this module does not read, or ""."""
 
     text: str
     calls: list[Any]
@@ -251,7 +251,7 @@ def _read_choice(choice: Choice, url: str) -> _Piece:
         calls = [{"id": "call_0", "type": "function", "function": old.model_dump(**_AS_SENT)}]
     if not isinstance(message.content, list):
         text, refusal, thoughts = message.content or "", message.refusal or "", {}
-    else:  # parts, as Mistral's models answer
+    else:  # parts, as in answers of Mistral's models
         kinds = [str(part.get("type") or "text") for part in message.content]
         for kind in kinds:
             if not kind.startswith(("text", "output_text", "refusal", *_SILENT_PARTS)):
@@ -269,7 +269,7 @@ def _read_choice(choice: Choice, url: str) -> _Piece:
 
 
 def _whole(pieces: Sequence[_Piece], url: str) -> tuple[str, list[Any]]:
-    """The text and the calls of all choices; of choices that are all text, and so no pieces, the first one's."""
+    """The text and the calls of all choices; if all choices are text, they are not pieces, and the first one counts."""
     texts = [piece.text for piece in pieces if piece.text.strip()]
     calls = [call for piece in pieces for call in piece.calls]
     if calls and len(pieces) > 1 and (len(texts) > 1 or any(calls.count(call) > 1 for call in calls)):
@@ -278,12 +278,12 @@ def _whole(pieces: Sequence[_Piece], url: str) -> tuple[str, list[Any]]:
 
 
 def _sound(value: Any) -> Any:
-    """The value without halves of surrogate pairs, which JSON can carry, but no log and no other request."""
+    """The value without lone surrogates, which JSON can carry, but no log and no further request."""
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _require_no_error(more: Mapping[str, Any], url: str) -> None:
-    """Raise what an error inside an answer with the status 200 says."""
+    """Raise the error that an answer with status 200 contains, if any."""
     if states_error(error := more.get("error")):
         code, text = error.get("code") if isinstance(error, dict) else None, json.dumps(error, ensure_ascii=False)
         status = code if isinstance(code, int) else 400
@@ -291,9 +291,9 @@ def _require_no_error(more: Mapping[str, Any], url: str) -> None:
 
 
 def _require_silence(fields: Mapping[str, Any], reason: str, url: str, offers_tools: bool) -> None:
-    """EndpointFault if an answer without text or calls is the endpoint's doing, not the model's silence.
+    """EndpointFault if the endpoint, not the model, caused an answer without text or calls.
 
-    With tools in the request, thoughts without an answer are the model's, as officially, unless they hold its calls.
+    If the request offers tools, thoughts without an answer count as the model's, as officially, unless they hold calls.
     """
     thoughts = " ".join(_values(fields)).strip()
     if thoughts and (not offers_tools or _CALL.search(thoughts)):

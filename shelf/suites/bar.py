@@ -1,4 +1,4 @@
-"""Progress of long work: a bar in a terminal, else a line per tenth of it."""
+"""Progress of long work: a bar in a terminal, else one line per tenth of the work."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from rich.progress import (
 
 
 class Bar(Progress):
-    """Rich's progress of one or several tasks; use `update`, which writes the lines. done: a word for a step."""
+    """Rich's progress of one or several tasks; call `update`, which writes the lines. done: the word for a step."""
 
     def __init__(self, console: Console, done: str = ""):
         name = TextColumn("{task.description}", markup=False)
@@ -26,7 +26,7 @@ class Bar(Progress):
         self._said: dict[TaskID, int] = {}
 
     def update(self, task_id: TaskID, **fields: Any) -> None:
-        """Move a task on; the arguments are rich's."""
+        """Advance a task; the arguments are those of rich."""
         super().update(task_id, **fields)
         task = next(task for task in self.tasks if task.id == task_id)
         tenths = int(10 * task.completed / task.total) if task.total else 0

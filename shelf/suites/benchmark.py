@@ -1,10 +1,10 @@
 """A whole evaluation: many tasks at once, written as they finish, resumed after an interruption.
 
-Every finished rollout is appended to ``journal.jsonl``; once all are there they
-become ``validation_log/0.jsonl`` in the order of tasks. The same evaluation
-started again plays what is missing and what failed for reasons other than the
-policy, and nothing else. A restart of the service costs nothing: episodes are
-rebuilt, as in training.
+Every finished rollout is appended to ``journal.jsonl``; once all are there, they
+become ``validation_log/0.jsonl`` in the order of tasks. If the same evaluation is
+started again, it plays only what is missing and what failed for reasons other
+than the policy. A restart of the service costs nothing: episodes are rebuilt, as
+in training.
 """
 
 import asyncio
@@ -45,19 +45,19 @@ logger = logging.getLogger(__name__)
 STEP = 0
 """The training step under which results are logged."""
 UNREADABLE = "parse_error"
-"""The stop of a dialogue that cannot go on after a call that could not be read."""
+"""The stop of a dialogue that cannot continue after an unreadable call."""
 OWN_FIELDS = frozenset(
     ("model", "messages", "tools", "temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "n", "stream")
 )
-"""Fields of a request that follow from the task and from options of their own."""
+"""Fields of a request that follow from the task or have their own options."""
 ATTEMPTS = 4
 RESTART_WAIT_S = 120.0
-"""Seconds that an episode waits for its service to answer again."""
+"""Seconds for which an episode waits for its service to answer again."""
 
 
 @dataclass(frozen=True)
 class EpisodeSettings:
-    """Settings of every episode. max_steps: None for the environment's own number. params: further ones of /create."""
+    """Settings of every episode. max_steps: None for the environment's own. params: further parameters of /create."""
 
     prompt_mode: str = "bfcl_qwen_fc"
     max_steps: int | None = None
@@ -67,7 +67,7 @@ class EpisodeSettings:
 
     @property
     def calls_tools(self) -> bool:
-        """True if tools and calls are the API's own, not the prompt's."""
+        """True if tools and calls use the API's fields, not the prompt."""
         return self.prompt_mode == MODE
 
     def create_params(self, turns: int) -> dict[str, Any]:
@@ -78,9 +78,9 @@ class EpisodeSettings:
 
 
 class EndpointSpeaker(Speaker):
-    """A model at a chat endpoint. name: of the rollout, from which seeds and request ids follow.
+    """A model at a chat endpoint. name: that of the rollout, which determines seeds and request ids.
 
-    The benchmark's own prompt travels as messages, or tools and calls as the API has them (`calls_tools`).
+    It sends the benchmark's own prompt as messages, or tools and calls in the API's fields (`calls_tools`).
     """
 
     def __init__(self, client: ChatClient, sampling: Sampling, name: str, seed: int, calls_tools: bool = False):
@@ -126,7 +126,7 @@ async def play_row(
     settings: EpisodeSettings,
     user: User | None = None,
 ) -> TrajectoryRecord:
-    """Play one task once, through restarts of its service; EndpointRefused passes."""
+    """Play one task once, through restarts of its service; EndpointRefused propagates."""
     names = ("task_id", "data_source", "category", "split")
     known = {name: getattr(row, name) for name in names} | {"prompt_mode": settings.prompt_mode}
     return await play(
@@ -142,10 +142,10 @@ async def play_row(
 class Evaluation:
     """An evaluation: its tasks, its model and its options.
 
-    samples: rollouts per task. timeout_s: for one request. wait_s: for an endpoint that is down. concurrency: rollouts
-    at once. out: the folder of the results. rows: at least one, all of one environment. harness: plays
-    with the model; its own requests decide the sampling. extra: more fields of each request.
-    task_files: those from which synthesised tasks among the rows are. user: the model that plays users.
+    samples: rollouts per task. timeout_s: limit per request. wait_s: patience with an endpoint that is down.
+    concurrency: rollouts at once. out: the folder of the results. rows: at least one, all of one environment. harness:
+    plays with the model; its own requests determine the sampling. extra: more fields of each request. task_files: the
+    files of the synthesised tasks among the rows. user: the model that plays users.
     """
 
     rows: Sequence[TaskRow]
@@ -192,8 +192,8 @@ class Evaluation:
     def recorded(self, versions: Mapping[str, str]) -> dict[str, Any]:
         """Return the settings that results depend on; an evaluation is resumed only with the same values.
 
-        What a harness samples with is its own, so unknown: None.
-        versions: of the environment's data and packages, as the service has them.
+        A harness chooses its own sampling, which is unknown here: None.
+        versions: those of the environment's data and packages in the service.
         """
         return {
             "model": str(self.model.checkpoint.resolve()) if self.model.checkpoint else self.model.name,
@@ -214,7 +214,7 @@ class Evaluation:
 class EvaluationOutcome(NamedTuple):
     """The log of an evaluation, and how many rollouts were played now, kept from before, and failed.
 
-    replaced: the fields of requests that the endpoint did not take (`ChatClient`).
+    replaced: the fields of requests that the endpoint did not accept (`ChatClient`).
     """
 
     log: Path
@@ -231,7 +231,7 @@ def evaluate(
 
     on_start gets the journal of what is finished, on_rollout each rollout.
     EndpointRefused, LaunchError and ServiceError end the evaluation; the
-    journal keeps what had finished.
+    journal keeps what has finished.
     """
     out = evaluation.out
     with ExitStack() as stack:
@@ -262,7 +262,7 @@ def evaluate(
 
 
 def _run(playing: Coroutine[Any, Any, None]) -> None:
-    """Run to the end; SIGTERM cancels, as Ctrl-C does: an exit raised by its handler could be taken for a harness's."""
+    """Run to the end. SIGTERM cancels, like Ctrl-C: an exit from its handler could be mistaken for a harness's exit."""
 
     async def cancellable() -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)
@@ -307,7 +307,7 @@ async def _play_all(
             await asyncio.gather(*(group.create_task(one(row, sample)) for row, sample in queue))
             watch.cancel()
     except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None  # the first one ended the others
+        raise errors.exceptions[0] from None  # the first one cancelled the others
     finally:
         await asked.close()
         await services.close()
@@ -317,7 +317,7 @@ def _speaker(evaluation: Evaluation, row: TaskRow, sample: int, asked: ChatClien
     if evaluation.harness is None:
         episode, rollout = evaluation.episode, f"{row.task_id}/{sample}"
         return EndpointSpeaker(asked, evaluation.sampling, rollout, episode.seed, episode.calls_tools)
-    from seal.rollout.harness.speaker import HarnessSpeaker  # its server loads only where there is a harness
+    from seal.rollout.harness.speaker import HarnessSpeaker  # its server is loaded only if there is a harness
 
     endpoint, log = asked.endpoint, evaluation.out / "harness" / row.data_source / f"{row.task_id}.{sample}.log"
     address = Address(endpoint.url, endpoint.key, endpoint.model)
@@ -325,7 +325,7 @@ def _speaker(evaluation: Evaluation, row: TaskRow, sample: int, asked: ChatClien
 
 
 async def _check_settings(services: Services, evaluation: Evaluation) -> None:
-    """Open and close one episode, so that a wrong setting gives one sentence and not a log of failures."""
+    """Open and close one episode, so that a wrong setting gives one sentence instead of a log of failures."""
     row = evaluation.rows[0]
     probe = Episode(services, row.task_id, evaluation.episode.create_params(row.turns))
     await probe.create()

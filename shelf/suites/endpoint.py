@@ -1,7 +1,7 @@
 """A model at an OpenAI-compatible endpoint: where it is, whether it can be asked, and how (answers.py reads answers).
 
-The `openai` client retries overload and lost connections with growing pauses; what
-no retry can fix (a wrong key, an unknown model) is told apart.
+The `openai` client retries overload and lost connections with growing pauses; this module
+recognises faults that no retry can fix (a wrong key, an unknown model).
 """
 
 import asyncio
@@ -53,18 +53,18 @@ from shelf.suites.answers import (
 from shelf.suites.serving import served_checkpoint, status
 
 RETRIED = frozenset({408, 409, 425, 429})
-"""Refusals that pass: the endpoint is overloaded, not set up wrongly."""
+"""Temporary refusals: the endpoint is overloaded, not set up wrongly."""
 FORBIDDEN = 403
 UNREADABLE = frozenset({400, 422})
-"""With these an endpoint rejects what a request says."""
+"""Statuses with which an endpoint rejects the content of a request."""
 LIMIT = "max_completion_tokens"
-"""What some models take in place of max_tokens."""
+"""The field that some models accept in place of max_tokens."""
 LEFT_OUT = "left out"
-"""Stands for a field that is not sent: the endpoint's own value counts."""
+"""Marks a field that is not sent, so that the endpoint's own value counts."""
 STREAM, THOUGHTS, ADDED = "stream", "thoughts", "added"
-"""What some endpoints want beyond the request: an answer in a stream, the thoughts of the messages before."""
+"""What some endpoints require beyond the request: an answer in a stream, the thoughts of earlier messages."""
 _EVENTS = ("data:", "event:", "id:", "retry:", ":")
-"""How a line of a stream of events begins; one with a colon alone is a comment that keeps the connection."""
+"""Beginnings of lines in a stream of events; a line that begins with a colon is a comment that keeps the connection."""
 ADDITIONS = {
     STREAM: "The endpoint answers only in streams: they were read.",
     THOUGHTS: "The endpoint wants the model's thoughts back with each message: they were sent.",
@@ -79,18 +79,18 @@ OPENAI_URL = "https://api.openai.com/v1"
 DASHSCOPE_URL = "https://dashscope.aliyuncs.com/compatible-mode/v1"
 _DASHSCOPE_DOMAIN = ".aliyuncs.com"
 _BACKOFF_S = 120.0
-"""The longest pause of the client between two attempts, with some time to spare."""
+"""The client's longest pause between two attempts, plus a margin."""
 POLL_S = 1.0
 CHECK_TIMEOUT_S = 30.0
 TAKES_FIXED = ("vllm", "sglang")
-"""Servers, as their list of models names them, that take fields which the OpenAI API does not have."""
+"""Servers, as their list of models names them, that accept fields beyond the OpenAI API."""
 TOOL_PARSER = "--enable-auto-tool-choice --tool-call-parser hermes"
-"""Options that vLLM needs to read calls out of a Qwen model's text; it only does so for requests that offer tools."""
+"""Options with which vLLM reads calls from a Qwen model's text; it does so only for requests that offer tools."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling of answers; max_tokens limits one assistant message, as the official runner's 4,096 does.
+    """Sampling of answers; max_tokens limits one assistant message, like the official runner's 4,096.
 
     None leaves the limit to the endpoint.
     """
@@ -104,7 +104,7 @@ class Sampling:
 class Endpoint:
     """Where a model answers (``http://host:port/v1``), its name there, and the environment variable that holds the key.
 
-    extra: further fields of every request. lists_models: an official tool waits without end unless ``/models``
+    extra: further fields of every request. lists_models: an official tool waits forever unless ``/models``
     answers anyone with 200.
     """
 
@@ -118,8 +118,8 @@ class Endpoint:
     def named(cls, base_url: str | None, model: str, extra: Mapping[str, Any]) -> Self:
         """The endpoint that --base-url or the environment names; ValueError if neither does.
 
-        Without an address, OPENAI_BASE_URL counts, then the service of the key that is set. A
-        key of DashScope is sent to DashScope only.
+        Without an address, OPENAI_BASE_URL counts, then the service whose key is set. A
+        DashScope key is sent only to DashScope.
         """
         has_dashscope_key = bool(os.environ.get(DASHSCOPE_KEY))
         url = base_url or os.environ.get("OPENAI_BASE_URL")
@@ -154,17 +154,17 @@ class Endpoint:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The key as Azure takes it too, beside the client's own header."""
+        """The key in Azure's form, in addition to the client's own header."""
         return {"api-key": self.key} if "api-version" in self.query else {}
 
     @property
     def shown(self) -> str:
-        """The address without a password and without its query, which can hold a key, as errors show it."""
+        """The address for errors: without a password and without its query, which can hold a key."""
         return re.sub(r"//[^/@\s]+@", "//", self.base)
 
     @property
     def proxied(self) -> bool:
-        """True if requests go through the environment's proxies: none to this machine does."""
+        """True if requests use the environment's proxies; requests to this machine do not."""
         return not is_loopback(urlsplit(self.url).hostname or "")
 
     @property
@@ -179,8 +179,8 @@ class Endpoint:
     def require(self) -> None:
         """Raise EndpointRefused for an endpoint that cannot be evaluated.
 
-        Nothing answers at the address; its list of models lacks ours and it does not answer as ours all the same
-        (aliases, deployments); or it must list them and does not.
+        That is: nothing answers at the address; its list of models lacks ours and a request for ours fails too
+        (aliases and deployments are not listed); or it must list its models and does not.
         """
         if self.lists_models and self.query:
             raise EndpointRefused(
@@ -200,11 +200,11 @@ class Endpoint:
             raise EndpointRefused(f"The endpoint serves {enumeration(names)}, not {self.model}{hint}")
 
     def takes_fixed(self) -> bool:
-        """Return whether the endpoint takes FIXED, by its list of models; EndpointRefused as :meth:`require`."""
+        """Return whether the endpoint accepts FIXED, by its list of models; EndpointRefused as in :meth:`require`."""
         return any(entry.get("owned_by") in TAKES_FIXED for entry in self._listed())
 
     def _listed(self) -> list[dict[str, Any]]:
-        """The models that the endpoint lists; it need not list any."""
+        """The models that the endpoint lists; it may list none."""
         answer = self._ask("models")
         try:
             models = answer.json() if answer.is_success else {}
@@ -214,7 +214,7 @@ class Endpoint:
         return [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
 
     def _ask(self, name: str, body: Mapping[str, Any] | None = None) -> httpx2.Response:
-        """The answer of a part of the API, to a body if there is one."""
+        """The answer of a part of the API, to a POST if there is a body, else to a GET."""
         headers = {"Authorization": f"Bearer {self.key}", **self.headers}
         try:
             client = httpx2.Client(timeout=CHECK_TIMEOUT_S, trust_env=self.proxied, follow_redirects=True)
@@ -232,7 +232,7 @@ class Endpoint:
         )
 
     def answers_within(self, wait_s: float) -> bool:
-        """Return whether the endpoint answers without an error of its own, at the latest after wait_s seconds."""
+        """Return whether the endpoint answers without a server error within wait_s seconds."""
         deadline = time.monotonic() + wait_s
         while status(self._models, self.proxied) >= httpx2.codes.INTERNAL_SERVER_ERROR:
             if time.monotonic() >= deadline:
@@ -244,7 +244,7 @@ class Endpoint:
 def without_proxy(*urls: str) -> dict[str, str]:
     """Variables that keep requests to this machine's own addresses away from the environment's proxies.
 
-    Brackets and IPv6 networks, which the tools' older client cannot read, are left out of NO_PROXY.
+    NO_PROXY omits brackets and IPv6 networks, which the tools' older client cannot read.
     """
     hosts = {host for url in urls if is_loopback(host := urlsplit(url).hostname or "")}
     known = os.environ.get("no_proxy", os.environ.get("NO_PROXY", "")).split(",")
@@ -276,9 +276,9 @@ class EvaluatedModel:
 
     @contextmanager
     def served(self, log: Path, reads_calls: bool = False) -> Iterator[Endpoint]:
-        """Where the model answers, as long as the block lasts; ValueError if the folder cannot be served.
+        """Where the model answers within the block; ValueError if the folder cannot be served.
 
-        reads_calls: the server of a folder reads tool calls out of answers to requests that offer tools.
+        reads_calls: the server of a folder reads tool calls from answers to requests that offer tools.
         """
         if self.checkpoint is None:
             yield Endpoint(self.base_url or "", self.name)
@@ -289,10 +289,10 @@ class EvaluatedModel:
 
 
 class ChatClient:
-    """Asynchronous client of one endpoint. timeout_s: for one attempt. wait_s: for an endpoint that is down.
+    """Asynchronous client of one endpoint. timeout_s: limit per attempt. wait_s: patience while the endpoint is down.
 
-    replaced: the fields that the endpoint does not take, with what is sent in their place, another field or LEFT_OUT,
-    and what it wants beside them (ADDED). A field that one of its first answers refuses is sent in no further request.
+    replaced: the fields that the endpoint does not accept, with what is sent instead (another field or LEFT_OUT), and
+    what it requires in addition (ADDED). A field that one of its first answers refuses is not sent again.
     """
 
     def __init__(self, endpoint: Endpoint, timeout_s: float = 600.0, attempts: int = 6, wait_s: float = 0.0):
@@ -322,11 +322,11 @@ class ChatClient:
         tools: Sequence[Mapping[str, Any]] | None = None,
         thoughts: Sequence[Mapping[str, Any]] = (),
     ) -> Reply:
-        """The next assistant message, of min(max_tokens, what the context leaves) tokens; tools: as the API has them.
+        """The next assistant message, of at most min(max_tokens, the room in the context) tokens; tools: as in the API.
 
-        thoughts: those of the last messages of the assistant (`Reply`), for an endpoint that wants them back.
+        thoughts: those of the last assistant messages (`Reply`), for an endpoint that requires them back.
         Raises ContextExceeded if the dialogue is too long, RequestRefused if the model or a filter refuses,
-        CallRejected if the messages are what cannot be read, EndpointFault if no attempt succeeds, EndpointRefused if
+        CallRejected if the endpoint cannot read the messages, EndpointFault if no attempt succeeds, EndpointRefused if
         the endpoint would refuse every request.
         """
         fields = {name: value for name, value in asdict(sampling).items() if value is not None}
@@ -334,16 +334,16 @@ class ChatClient:
         asked = {"messages": list(messages), **({"tools": list(tools)} if tools else {})}
         try:
             completion = await self._through_outages(asked, fields, request_id, thoughts)
-        except ContextExceeded:  # fewer tokens are left; without a limit an endpoint gives just those
+        except ContextExceeded:  # fewer tokens are left; without a limit, an endpoint uses what is left
             if fields.pop("max_tokens", None) is None:
                 raise
             completion = await self._through_outages(asked, fields, request_id, thoughts)
         return read_reply(completion, self.endpoint.shown, tools is not None)
 
     async def _through_outages(self, *request: Any) -> ChatCompletion:
-        """The answer, at the latest wait_s seconds after the endpoint is found down.
+        """The answer; gives up wait_s seconds after the endpoint was found to be down.
 
-        One that answered nobody in that time is gone: the requests that follow fail at once.
+        If the endpoint answered no request in that time, it is gone: the requests that follow fail at once.
         """
         down_at = math.inf
         while True:
@@ -371,7 +371,7 @@ class ChatClient:
         request_id: str,
         thoughts: Sequence[Mapping[str, Any]],
     ) -> ChatCompletion:
-        """The answer to a request in the form that the endpoint takes."""
+        """The answer to a request, sent in the form that the endpoint accepts."""
         added: set[str] = {name for name, how in self.replaced.items() if how == ADDED}
         while True:
             wanted = {**fields, **({"stream_options": {"include_usage": True}} if STREAM in added else {})}
@@ -399,7 +399,7 @@ class ChatClient:
                 self.replaced[name] = LIMIT if field == "max_tokens" and LIMIT in text else LEFT_OUT
             else:
                 if isinstance(completion, str) and completion.lstrip().startswith(_EVENTS) and STREAM not in added:
-                    added.add(STREAM)  # it streams whatever it is asked for
+                    added.add(STREAM)  # it streams although it was not asked to
                     continue
                 self._served = True
                 self.replaced |= dict.fromkeys(added, ADDED)
@@ -408,7 +408,7 @@ class ChatClient:
     async def _send(self, body: Mapping[str, Any], request_id: str, streams: bool = False) -> ChatCompletion:
         url = self.endpoint.shown
         try:
-            # The client's own timeout starts again with every byte that arrives.
+            # The client's own timeout restarts with every byte that arrives.
             async with asyncio.timeout(self._deadline_s):
                 answer = await self._client.chat.completions.create(
                     model=self.endpoint.model,
@@ -422,7 +422,7 @@ class ChatClient:
             raise EndpointFault("endpoint_timeout", f"{url} did not answer in time") from error
         except APIConnectionError as error:
             raise EndpointFault("endpoint_unreachable", f"{url}: {error.__cause__ or error}") from error
-        except httpx2.HTTPError as error:  # within a stream the client does not wrap them
+        except httpx2.HTTPError as error:  # the client does not wrap errors within a stream
             raise EndpointFault("endpoint_unreachable", f"{url}: {error}") from error
         except ValueError as error:
             raise EndpointFault("endpoint_protocol", f"{url} answered no chat completion: {error}") from error
@@ -434,7 +434,7 @@ class ChatClient:
     async def _refused(self, error: APIStatusError, body: Mapping[str, Any], streams: bool) -> Exception:
         """Return the exception for a status other than 200, after the last attempt.
 
-        A status that may be about this request alone is, if the endpoint answers others.
+        A status that may concern only this request does so if the endpoint answers others.
         """
         code, text, url = error.status_code, one_line(error.response.text), self.endpoint.shown
         rejected = code in UNREADABLE or (code >= 500 and names_call(error.response.text))
@@ -461,16 +461,16 @@ class ChatClient:
 def with_thoughts(
     messages: Sequence[Mapping[str, Any]], thoughts: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """The messages, the last ones of the assistant with their thoughts."""
+    """The messages, with thoughts added to the assistant's last ones."""
     said = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
-    none = {name: "" for each in thoughts for name in each}  # of a message without thoughts
+    none = {name: "" for each in thoughts for name in each}  # for a message without thoughts
     known = {number: {**none, **each} for number, each in zip(reversed(said), reversed(thoughts), strict=False)}
     return [{**message, **known.get(number, {})} for number, message in enumerate(messages)]
 
 
 @dataclass
 class _Begun:
-    """A call of a stream whose pieces come one after another."""
+    """A call whose pieces arrive one after another in a stream."""
 
     index: int
     id: str | None
@@ -478,9 +478,9 @@ class _Begun:
 
 
 def _number(begun: list[_Begun], piece: ChoiceDeltaToolCall) -> int:
-    """The number of the call that a piece goes on with; LookupError if it repeats one.
+    """The number of the call that a piece continues or begins; LookupError if it repeats a call.
 
-    A name begins a call: some endpoints (Gemini) give all calls the index 0.
+    A name begins a call, because some endpoints (Gemini) give all calls the index 0.
     """
     named = bool(piece.function and piece.function.name)
     same = [
@@ -498,7 +498,7 @@ def _number(begun: list[_Begun], piece: ChoiceDeltaToolCall) -> int:
 
 
 async def _joined(chunks: AsyncStream[ChatCompletionChunk], url: str) -> ChatCompletion:
-    """The completion that a stream gives piece by piece; EndpointFault if it ends early or with an error."""
+    """The completion from the pieces of a stream; EndpointFault if the stream ends early or with an error."""
     state, begun = ChatCompletionStreamState(), defaultdict(list)
     completion: Any = None
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def require_empty(out: Path) -> None:
-    """ValueError if a folder cannot be made here in one move, or if something is there."""
+    """ValueError if a folder cannot be moved to this place, or if something is already there."""
     if not out.name or out.is_symlink() or os.path.ismount(out):
         raise ValueError(
             f"{out} is a link, a mounted disk or this folder, which no move replaces: name a folder in it."

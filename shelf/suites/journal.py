@@ -16,14 +16,14 @@ from shelf.statistics.log import SETTINGS
 
 JOURNAL = "journal.jsonl"
 REPLACED = "replaced"
-"""A field of SETTINGS: what the endpoint turned out not to take; no setting of the user's, so it is not compared."""
+"""A field of SETTINGS: what the endpoint turned out not to accept; not a user's setting, so it is not compared."""
 Key = tuple[str, int, int]
 """Task id, number of user turns asked for (-1 for all), sample."""
 
 
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
-    """Hold a folder of results; ValueError if another evaluation plays into it."""
+    """Lock a folder of results; ValueError if another evaluation writes to it."""
     with ExitStack() as stack:
         try:
             stack.enter_context(lock(RunFolder(folder).lock))
@@ -38,7 +38,7 @@ def hold(folder: Path) -> Iterator[None]:
 
 
 class Journal:
-    """The lines of one evaluation by task, prefix and sample; of two lines the later one counts."""
+    """The lines of one evaluation by task, prefix and sample; if there are two lines, the later one counts."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]):
         """Open or continue; ValueError if the folder holds an evaluation with other settings."""
@@ -60,12 +60,12 @@ class Journal:
             write_json(_recorded(self._settings) | {REPLACED: self.replaced}, self._settings)
 
     def finished(self) -> set[Key]:
-        """The rollouts that need not be played again."""
+        """The rollouts that do not have to be played again."""
         return {key for key, line in self.lines.items() if line.get("infra") is None}
 
 
 def resumed(path: Path) -> tuple[dict[str, Any], ...]:
-    """The lines of a journal, without a half-written last one, whose work will be done again; ValueError if damaged."""
+    """The lines of a journal. A half-written last line is removed and its work repeated. ValueError if damaged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
@@ -76,7 +76,7 @@ def resumed(path: Path) -> tuple[dict[str, Any], ...]:
 
 
 def require_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Record the settings of an evaluation in its folder; ValueError if it was begun with others."""
+    """Record the settings of an evaluation in its folder; ValueError if it was started with other settings."""
     folder.mkdir(parents=True, exist_ok=True)
     known = folder / SETTINGS
     if not known.is_file():

@@ -1,7 +1,7 @@
 """The results of an evaluation suite: one line for every item and sample, and a head that says how they were made.
 
-Every suite writes the same two files into its folder, so that statistics compare models on
-any of them: ``items.jsonl`` and ``suite.json``.
+Every suite writes the same two files into its folder, so that statistics can compare models
+on any suite: ``items.jsonl`` and ``suite.json``.
 """
 
 import json
@@ -29,11 +29,11 @@ Format = Literal[1]
 class ItemRecord:
     """One attempt at one item of a suite.
 
-    score: in [0, 1]. cluster: what the item shares with others, so that they are not
-    independent: a scenario, a question; the item itself by default. stop: how the attempt
+    score: in [0, 1]. cluster: what the item shares with others, which are then not
+    independent: a scenario, a question; by default the item itself. stop: how the attempt
     ended, in the suite's own word. infra names a technical failure, of an endpoint or of a
     simulated user, and infra_message describes it; the score of such a record means nothing.
-    input_tokens and output_tokens: of the model, 0 if unknown. Statistics of validation logs read it as a line
+    input_tokens and output_tokens: those of the model, 0 if unknown. Statistics of validation logs read it as a line
     of a whole task without turns.
     """
 
@@ -90,9 +90,9 @@ class Fault(NamedTuple):
 class SuiteHead:
     """The conditions under which the items of a folder were measured.
 
-    package and version: of the official tool, empty for our own. data_hash: of the suite's
-    tasks. settings: what results depend on. skipped: a sentence for each category that was
-    not played. official: figures in [0, 1] that the official tool computed, by its own names.
+    package and version: those of the official tool, empty for our own. data_hash: that of the
+    tasks. settings: what results depend on. skipped: one sentence per category that was not
+    played. official: figures in [0, 1] that the official tool computed, by its own names.
     """
 
     suite: str
@@ -107,7 +107,7 @@ class SuiteHead:
 
 
 class SuiteResults(NamedTuple):
-    """A suite's folder as it is read."""
+    """The content of a suite's folder."""
 
     head: SuiteHead
     items: tuple[ItemRecord, ...]
@@ -115,7 +115,7 @@ class SuiteResults(NamedTuple):
 
 
 def write_results(folder: Path, head: SuiteHead, items: Sequence[ItemRecord]) -> None:
-    """Write both files, each completely or not at all."""
+    """Write both files, each atomically."""
     write_jsonl(map(asdict, items), folder / ITEMS)
     write_json(asdict(head), folder / HEAD)
 

@@ -19,10 +19,10 @@ from shelf.statistics.tables import comparison_record, comparison_table, percent
 from shelf.suites.records import ItemRecord, SuiteHead, SuiteResults, read_results
 
 WITH = "with"
-"""The value for suspected items in records: suites leave none out."""
+"""The value for suspected items in records: suites do not leave any out."""
 
 _FREE = frozenset({"seed", "version"})
-"""Settings in which comparable evaluations may differ; the version has a field of its own."""
+"""Settings in which comparable evaluations may differ; the version has its own field."""
 
 
 class Report(NamedTuple):
@@ -92,7 +92,7 @@ def summarise(items: Iterable[ItemRecord]) -> list[CategoryRates]:
 
 
 def differences(a: tuple[str, Sequence[SuiteResults]], b: tuple[str, Sequence[SuiteResults]]) -> list[Comparison]:
-    """The differences b - a on the items that both have, by category, and for several averaged over them.
+    """The differences b - a on the items that both have, by category and, if there are several, averaged over them.
 
     Each side is its name and the results of one evaluation or several (seeds). ValueError if they share no item.
     """
@@ -101,7 +101,7 @@ def differences(a: tuple[str, Sequence[SuiteResults]], b: tuple[str, Sequence[Su
 
 
 def suite_table(rows: Sequence[CategoryRates], title: str) -> Table:
-    """Rates by category; columns for several attempts and for failures only where there are any."""
+    """Rates by category; columns for several attempts and for failures appear only if there are any."""
     trials = max((row.rates.samples for row in rows), default=0)
     columns = ["category", "pass % [95%]", "passed"]
     columns += [f"pass^{k} %" for k in range(1, trials + 1)] if trials > 1 else []
@@ -138,7 +138,7 @@ def _sentences(head: SuiteHead, items: Sequence[ItemRecord]) -> Iterable[str]:
 
 
 def _require_comparable(sides: Mapping[str, Sequence[SuiteResults]]) -> None:
-    """ValueError if evaluations of the two sides differ in what results depend on beside the model and the seed."""
+    """ValueError if evaluations of the two sides differ in more than the model and the seed."""
     a, b = sides
     for one in (run.head for run in sides[a]):
         for other in (run.head for run in sides[b]):

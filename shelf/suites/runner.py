@@ -1,7 +1,7 @@
 """One runner for every official suite: install its tool, run what is missing, keep what is finished, write results.
 
-A suite says what the tool needs, which program plays the missing items, and how its files are read. What is finished is
-kept outside the tool's own files, so the same command after an interruption plays the rest.
+A suite defines what the tool needs, which program plays the missing items, and how to read its files. Finished items
+are kept outside the tool's own files, so the same command plays the rest after an interruption.
 """
 
 from abc import ABC, abstractmethod
@@ -16,17 +16,17 @@ from shelf.suites.records import ItemRecord, SuiteHead, write_results
 from shelf.suites.tool import Deadlines, Program, Tool, finish
 
 Progress = Callable[[int, int], None]
-"""Told how many items are finished, and of how many."""
+"""Receives the number of finished items and the total."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """The model to evaluate, the folder of the results, and how often and how long the tool runs.
 
-    checkpoint: the folder that is served, None for an endpoint. limit: items of each category. concurrency: requests or
+    checkpoint: the folder that is served, None for an endpoint. limit: items per category. concurrency: requests or
     dialogues at once. envs: the folder of the tools' environments, None for the default. rounds: runs of the tool, each
-    for what has failed technically so far. wait_s: for an endpoint that is down, before each round. stall_s: without
-    any result, after which a run of the tool is stopped. deadline_s: for one run of the tool.
+    for what has failed technically so far. wait_s: patience with an endpoint that is down, before each round. stall_s:
+    time without any result after which a run of the tool is stopped. deadline_s: limit for one run of the tool.
     """
 
     served: Endpoint
@@ -44,7 +44,7 @@ class Plan:
 class ToolRun(NamedTuple):
     """A program that plays missing items.
 
-    watch: takes what the program has finished, and returns a number that changes with it.
+    watch: collects what the program has finished, and returns a number that changes with it.
     """
 
     program: Program
@@ -54,7 +54,7 @@ class ToolRun(NamedTuple):
 class Suite(ABC):
     """An official suite.
 
-    parts: the categories or domains that were asked for and can run; skipped: why others cannot.
+    parts: the requested categories or domains that can run. skipped: why the others cannot.
     """
 
     name: ClassVar[str]
@@ -77,7 +77,7 @@ class Suite(ABC):
         return Tool(self.name.replace("-", "_"), self.locks, self.plan.envs)
 
     def endpoints(self) -> list[Endpoint]:
-        """The endpoints that are needed now; EndpointRefused before the first run if one cannot be asked."""
+        """The endpoints that are needed; before the first run, EndpointRefused if one of them cannot be used."""
         return [self.plan.served]
 
     @abstractmethod
@@ -90,7 +90,7 @@ class Suite(ABC):
 
     @abstractmethod
     def begin(self, tool: Tool) -> None:
-        """Read the items of the parts that can run, and what is finished of them."""
+        """Read the items of the parts that can run, and which of them are finished."""
 
     @abstractmethod
     def missing(self) -> Sequence[Any]:
@@ -112,8 +112,8 @@ class Suite(ABC):
 def evaluate(suite: Suite, say: Callable[[str], None], on_progress: Progress) -> None:
     """Play and score what is missing, and write the results.
 
-    Raises EndpointRefused if an endpoint cannot be asked at all, ValueError for what a user
-    can fix, as another evaluation into the same folder.
+    Raises EndpointRefused if an endpoint cannot be used at all, ValueError for errors that a
+    user can fix, such as another evaluation in the same folder.
     """
     with hold(suite.plan.out):
         plan = suite.plan
@@ -146,7 +146,7 @@ def evaluate(suite: Suite, say: Callable[[str], None], on_progress: Progress) ->
 
 
 def _play(suite: Suite, on_progress: Progress) -> None:
-    """Run the tool until nothing is missing, at most as often as is allowed."""
+    """Run the tool until nothing is missing, for at most the allowed number of rounds."""
     total = suite.total
     deadlines = Deadlines(suite.plan.deadline_s, suite.plan.stall_s)
 

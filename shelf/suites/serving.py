@@ -29,25 +29,25 @@ CPU_ARGUMENTS = (
     *("--enforce-eager", "--no-enable-chunked-prefill", "--block-size", "32"),
     *("--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor"),
 )
-"""vLLM's CPU build ends if a prefill with per-request seeds is split. Whole blocks of 128 tokens, its own choice, are
-seldom shared, and a worker process would be polled on a core of its own."""
+"""vLLM's CPU build crashes if a prefill with per-request seeds is split. Its default blocks of 128 tokens are seldom
+shared as a whole, and a worker process would occupy its own core with polling."""
 KV_SHARE = 4
-"""Of the free memory a quarter is for keys and values; vLLM would take 92 % of all memory. With too little, dialogues
-lose what they have computed: SmolLM2-135M in float32 takes 46 kB a token."""
+"""A quarter of the free memory is for keys and values; vLLM would take 92 % of all memory. With too little, dialogues
+lose what they have computed: SmolLM2-135M in float32 takes 46 kB per token."""
 
 SHARDS = "model_world_size_*_rank_*.pt"
 """The files in which the trainer saves an actor's weights."""
 
 WEIGHTS = ("*.safetensors", "*.bin")
 GPU_ENVIRONMENT = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
-"""FlashInfer's sampler is compiled with nvcc when the server starts, which a machine with only a driver lacks."""
+"""FlashInfer's sampler is compiled when the server starts, with nvcc, which a machine with only a driver lacks."""
 CPU_ENVIRONMENT = {
     "VLLM_TARGET_DEVICE": "cpu",
     "TORCH_COMPILE_DISABLE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # as many threads as OMP_NUM_THREADS says, all cores without it
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # OMP_NUM_THREADS sets the number of threads; without it, all cores
 }
 FAST_BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
-"""Flags of a processor that multiplies in bfloat16; on others float32 is faster."""
+"""Flags of processors that multiply in bfloat16; on others, float32 is faster."""
 MODEL_DEADLINE_S = 1800.0
 PROBE_TIMEOUT_S = 3.0
 POLL_S = 0.5
@@ -57,10 +57,10 @@ POLL_S = 0.5
 def environment_service(
     url: str, log: Path, task_files: Sequence[str] = (), *environments: str
 ) -> Iterator[tuple[Service, dict[str, str]]]:
-    """A service that plays environments, by default the benchmark's, and the versions of the first one's data.
+    """A service that plays environments, by default the benchmark, and the versions of the first one's data.
 
-    It is the one that stands by itself at `url`, or one that lives until the end, there or at a free port.
-    LaunchError if none can play them and these files of synthesised tasks.
+    It is the independent service at `url`, or one that runs until the end of the block, there or at a free port.
+    LaunchError if no service can play them and these files of synthesised tasks.
     """
     needs = Needs(environments or (BENCHMARK,), tuple(task_files))
     service = Service(find_or_place((url,), needs), needs, log)
@@ -74,7 +74,7 @@ def environment_service(
 
 
 async def keep_running(service: Service) -> None:
-    """Start a service that was started here again whenever it ends; LaunchError if it ends too often."""
+    """Restart a service that was started here whenever it ends; LaunchError if it ends too often."""
     while True:
         await asyncio.sleep(POLL_S)
         restarted = await asyncio.to_thread(service.ensure_running)
@@ -111,7 +111,7 @@ def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Ite
 
 
 def _cpu_arguments(folder: Path) -> tuple[str, ...]:
-    """Also the dtype, bfloat16 for weights that are stored so, where the processor multiplies in it."""
+    """CPU_ARGUMENTS, the memory for keys and values, and the dtype: bfloat16 if stored so and fast here."""
     stored = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     cpuinfo = Path("/proc/cpuinfo")
     fast = cpuinfo.is_file() and FAST_BFLOAT16 & set(cpuinfo.read_text(encoding="utf-8").split())
@@ -122,7 +122,7 @@ def _cpu_arguments(folder: Path) -> tuple[str, ...]:
 
 
 def status(url: str, proxied: bool = False) -> int:
-    """The status with which a GET is answered; 503 if it is not. proxied: through the environment's proxies."""
+    """The status of the answer to a GET; 503 without an answer. proxied: use the environment's proxies."""
     try:
         return httpx2.get(url, timeout=PROBE_TIMEOUT_S, trust_env=proxied, follow_redirects=True).status_code
     except httpx2.HTTPError:
@@ -130,7 +130,7 @@ def status(url: str, proxied: bool = False) -> int:
 
 
 def _require_model(folder: Path) -> None:
-    """ValueError with one sentence if a folder holds no model that vLLM loads."""
+    """ValueError with one sentence if a folder does not hold a model that vLLM loads."""
     for actor in (folder, folder / "actor", folder.parent):
         if next(actor.glob(SHARDS), None):
             raise ValueError(

@@ -1,7 +1,7 @@
-"""An official tool: a Python environment of its own, installed from a lock, and its programs run within deadlines.
+"""An official tool: its own Python environment, installed from a lock, and its programs, run within deadlines.
 
-The tools pin packages that conflict with training's, so nothing of theirs is ever imported
-here: they are run as programs, and their data and results are read as files.
+The tools pin packages that conflict with those of training, so nothing of theirs is ever
+imported here: they run as programs, and their data and results are read as files.
 """
 
 import os
@@ -27,7 +27,7 @@ GRACE_S = 5.0
 
 
 class Deadlines(NamedTuple):
-    """total_s: for a whole program; stall_s: without any progress, None if nothing shows it."""
+    """total_s: limit for a whole program. stall_s: limit without progress, None if progress is not visible."""
 
     total_s: float
     stall_s: float | None = None
@@ -37,7 +37,7 @@ INSTALLATION = Deadlines(3600.0)
 
 
 class Program(NamedTuple):
-    """A command with its log, its working directory and the variables that are added to the environment's."""
+    """A command with its log, its working directory, and the variables added to the environment."""
 
     command: Sequence[str]
     log: Path
@@ -46,10 +46,10 @@ class Program(NamedTuple):
 
 
 def finish(program: Program, deadlines: Deadlines, progress: Callable[[], int] = lambda: 0) -> str:
-    """Run a program and wait for its end; it and all that it started end with this call, Ctrl-C included.
+    """Run a program and wait for its end; it and all that it started end with this call, also after Ctrl-C.
 
-    Returns what went wrong in a few words, or an empty text. progress: called twice a second and at
-    the end; the program stalls when the number stays the same.
+    Returns in a few words what went wrong, or an empty text. progress: called twice per second and
+    at the end; the program counts as stalled while the number stays the same.
     """
     program.cwd.mkdir(parents=True, exist_ok=True)
     process = start(program.command, log=program.log, cwd=program.cwd, env=program.env)
@@ -73,12 +73,12 @@ def finish(program: Program, deadlines: Deadlines, progress: Callable[[], int] =
 
 
 def cache() -> Path:
-    """Where SEAL keeps what it downloads: `seal` in the user's cache."""
+    """The folder for SEAL's downloads: `seal` in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seal"
 
 
 class Tool:
-    """The environment of some locks; its folder's name changes with them and with Python's version.
+    """The environment of some locks; the name of its folder depends on them and on Python's version.
 
     locks: names of files in ``locks/``, each a complete list of pins. root: the folder of all environments; by
     default SEAL_ENVS, or ``seal/envs`` in the user's cache.
@@ -108,9 +108,9 @@ class Tool:
         return self._pins[package]
 
     def install(self, say: Callable[[str], None]) -> None:
-        """Install what is missing; `say` gets a sentence if that takes time.
+        """Install the tool if it is missing; `say` gets a sentence, because that takes time.
 
-        ValueError if another process installs it now, or if the installation fails; its
+        ValueError if another process is installing it, or if the installation fails; its
         output is in ``install.log`` beside the folder.
         """
         if self.ready:
@@ -133,7 +133,7 @@ class Tool:
             pip = [sys.executable, "-m", "uv", "pip", "install", "--python", python]
         else:
             pip = [python, "-m", "pip", "install", "--disable-pip-version-check"]
-        # The locks are complete: nothing is resolved.
+        # The locks are complete, so nothing has to be resolved.
         for command in ([sys.executable, "-m", "venv", "--clear", str(self.folder)], [*pip, "--no-deps", *files]):
             if problem := finish(Program(command, log, self.folder.parent, {}), INSTALLATION):
                 raise ValueError(

@@ -1,4 +1,4 @@
-"""An episode in the format openai_fc as requests of a chat API with tools, as the official handler makes them."""
+"""An episode in the format openai_fc as requests to a chat API with tools, as the official handler makes them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from env_service.environments.kit.tool_calls import read_message, split_tools
 class ChatRequest(NamedTuple):
     """The messages and the `tools` (None if the prompt shows them) of a request.
 
-    is_open: a message's calls have no answers, because it could not be read.
+    is_open: the calls of a message have no answers, because the message could not be read.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -18,7 +18,7 @@ class ChatRequest(NamedTuple):
 
 
 def chat_request(dialogue: Sequence[Mapping[str, str]]) -> ChatRequest:
-    """The dialogue of an episode as the next request. Thoughts are no part of it."""
+    """The dialogue of an episode as the next request, without thoughts."""
     messages: list[dict[str, Any]] = []
     tools: list[dict[str, Any]] = []
     unanswered: list[Any] = []

@@ -1,4 +1,4 @@
-"""Calls that stand in the text of answers and that nobody read: the model writes another form than its reader knows."""
+"""Unread calls in the text of answers: the model writes calls in a form that the reader does not know."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from seal.system.text import without_thoughts
 from shelf.suites.answers import looks_like_call
 
 SHARE = 0.1
-"""Of the texts; a policy that sometimes misses its form stays below."""
+"""The share of texts above which a warning appears; a policy that sometimes misses its form stays below."""
 _PARSER = (
     "start the endpoint with the tool parser of this model (vLLM: --enable-auto-tool-choice --tool-call-parser NAME; "
     'with --checkpoint: --serve-args "--tool-call-parser NAME")'
@@ -19,7 +19,7 @@ _MODE = "name the prompt mode in whose form the model writes (--prompt-mode; ope
 
 
 class Unread(NamedTuple):
-    """texts: answers without a call that was read; calls: texts like a call; rollouts: with one, in a prompt mode."""
+    """texts: answers from which no call was read. calls: those that look like a call. rollouts: the number with one."""
 
     texts: int
     calls: int
@@ -28,7 +28,7 @@ class Unread(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What a user should know, with the option that mends it; "" if nothing stands out."""
+        """A warning for the user, with the option that fixes it; "" if nothing stands out."""
         if self.calls <= SHARE * self.texts:
             return ""
         mend = _PARSER if self.mode == MODE else _MODE
@@ -41,7 +41,7 @@ class Unread(NamedTuple):
 def unread(records: Iterable[TrajectoryRecord]) -> Unread:
     """Count the texts that look like unread calls in rollouts with a verdict.
 
-    In a text mode only if no call of the run was read: a form that is read at times is the model's to keep.
+    In a text mode, they count only if no call of the run was read: a form that is read at times is the model's fault.
     """
     judged = [record for record in records if record.infra is None]
     mode = judged[0].prompt_mode if judged else ""
@@ -54,7 +54,7 @@ def unread(records: Iterable[TrajectoryRecord]) -> Unread:
 
 
 def _texts(record: TrajectoryRecord) -> Iterator[str]:
-    """The answers in which no entry of `tool_calls` stands; those of a text mode are all text."""
+    """The answers without an entry in `tool_calls`; in a text mode, that is every answer."""
     for message in record.messages:
         if message["role"] == "assistant":
             own = record.prompt_mode == MODE

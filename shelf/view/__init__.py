@@ -1,1 +1,1 @@
-"""A run to look at: the report and the viewer."""
+"""Looking at runs: the report and the viewer."""

@@ -1,7 +1,7 @@
 """The viewer's HTTP application: JSON for the pages, and the pages themselves. It only reads.
 
-The texts of models reach the browser as JSON and are shown as text; the content
-security policy forbids every script and style that is not the viewer's own file.
+Model texts reach the browser as JSON and are shown as text; the content security
+policy forbids every script and style that is not the viewer's own file.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ STATIC = Path(str(files("shelf.view") / "static"))
 TOKEN = "SEAL_VIEW_TOKEN"
 COOKIE = "seal_view_token"
 GRACE_S = 2
-"""Seconds that a request may still take after Ctrl-C: a replay may be waiting for the benchmark to load."""
+"""Seconds that a request may still take after Ctrl-C, because a replay may be waiting for the benchmark to load."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -60,9 +60,9 @@ api = APIRouter(prefix="/api")
 
 
 def serve(runs: Sequence[ViewedRun], host: str, port: int, key: str = "") -> None:
-    """Serve until interrupted; the address is that of a trajectory's page if its key is given.
+    """Serve until interrupted; with a key, the printed address is that of the trajectory's page.
 
-    OSError if the address cannot be used, ValueError for a text that is no key.
+    OSError if the address cannot be used, ValueError for a text that is not a key.
     """
     page = "#/trajectory?key={}:{}:{}".format(*parse_key(key)) if key else ""
     token = os.environ.get(TOKEN) or (None if is_loopback(host) else secrets.token_urlsafe(24))
@@ -90,8 +90,8 @@ def _listening(host: str, port: int) -> socket.socket:
 def make_app(runs: Sequence[ViewedRun], host: str = "127.0.0.1", token: str | None = None) -> FastAPI:
     """The application over these runs.
 
-    host: where it is served; on loopback only requests that name a loopback host are answered, so that no web site can
-    reach it through a name of its own. token: what a request must carry, as `?token=` once and as a cookie then.
+    host: where it is served; on loopback, only requests that name a loopback host are answered, so that no web site can
+    reach it under the site's name. token: what a request must carry, first as `?token=` and then as a cookie.
     """
     app = FastAPI(
         title="SEAL viewer", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, lifespan=_indexing
@@ -248,7 +248,7 @@ def _page(name: str) -> Response:
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    # Keys of some answers are numbers; NaN and infinity become null. A log may hold what orjson refuses.
+    # Some answers have numbers as keys; NaN and infinity become null. A log may hold values that orjson refuses.
     try:
         content = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
     except orjson.JSONEncodeError:

@@ -17,13 +17,13 @@ from shelf.view.report.run import by_task
 from shelf.view.trajectory import place_messages
 
 CLEAREST = "infra > 0, abs(2.0 * passed / size - 1), turns BETWEEN 2 AND 4 DESC, kinds, step DESC, task"
-"""Nothing lost, half passed, few turns but several, failures that agree; of equal ones the newest."""
+"""The order of groups: nothing lost, half passed, 2 to 4 turns, failures that agree; among equals, the newest first."""
 _LONGEST_MESSAGE = 160
 _MOST_MESSAGES = 12
 
 
 class Learnt(NamedTuple):
-    """A task before and after: one rollout of each, and the turn, from 0, that `before` failed first."""
+    """A task before and after: one rollout each, and the first turn, from 0, that `before` failed."""
 
     before: TrajectoryRecord
     after: TrajectoryRecord
@@ -31,14 +31,14 @@ class Learnt(NamedTuple):
 
 
 def first_group(db: sqlite3.Connection) -> dict[str, Any] | None:
-    """The training group that shows best what is learnt from a group; None if none has signal."""
+    """The training group that best shows what is learnt from a group; None if no group has signal."""
     return next(iter(groups(db, Filters(), 0, 1, True, CLEAREST)["rows"]), None)
 
 
 def learnt(log: Log) -> Learnt | None:
-    """A task that failed in every sample of the first validation and passed in every one of the last; None without.
+    """A task that failed in every sample of the first validation and passed in every one of the last; None without one.
 
-    Tasks of several turns come before others, whole ones before prefixes, then those of few sampled tokens.
+    Tasks with several turns come first, then whole tasks before prefixes, then tasks with few sampled tokens.
     """
     if len(log.steps) < 2:
         return None
@@ -58,7 +58,7 @@ def _preference(found: Learnt) -> tuple[Any, ...]:
 
 
 def learnt_example(log: Log) -> Table | None:
-    """A learnt task as a table, with the turn that failed side by side; None if no task was learnt."""
+    """A learnt task as a table with the failed turn before and after, side by side; None if no task was learnt."""
     if not (found := learnt(log)):
         return None
     before, after, turn = found
@@ -73,7 +73,7 @@ def learnt_example(log: Log) -> Table | None:
 
 
 def _said(line: TrajectoryRecord, turn: int) -> list[Text]:
-    """The messages of a turn, without the system message; a model's text is never markup."""
+    """The messages of a turn, without the system message; a model's text is never read as markup."""
     spoken = [
         message
         for message in place_messages(line.messages, line.evidence)

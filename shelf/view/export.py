@@ -1,6 +1,6 @@
 """One self-contained page: overview, failures, cues and a sample of trajectories.
 
-It is the viewer with the answers of its server inside, so it opens from a file, without a network and without SEAL.
+It is the viewer with its server's answers inside, so it opens from a file, without a network and without SEAL.
 """
 
 import base64
@@ -33,7 +33,7 @@ def write_page(runs: Sequence[ViewedRun], path: Path, sample: int) -> int:
             answers |= _answers(run, len(range(number, sample, len(viewed))), replayer)
     listed = [run.listed() for run in viewed]
     for each in listed:
-        each["stage"] = each["stage"] and each["stage"] | {"running": None}  # nobody knows when the page is read
+        each["stage"] = each["stage"] and each["stage"] | {"running": None}  # unknown when the page is read
     answers["api/runs"] = {"runs": listed, "version": __version__}
     text = page(answers)
     write_text(text, path)
@@ -41,7 +41,7 @@ def write_page(runs: Sequence[ViewedRun], path: Path, sample: int) -> int:
 
 
 def _answers(viewed: Viewed, sample: int, replayer: Replayer) -> dict[str, Any]:
-    """The server's answers about a run by address, as the page asks for them."""
+    """The server's answers about a run, by the address under which the page asks for them."""
     name = viewed.run.name
     answers: dict[str, Any] = {
         f"api/overview?run={name}": {"runs": [viewed.overview()]},
@@ -71,7 +71,7 @@ def _sampled(db: sqlite3.Connection, count: int) -> list[str]:
 
 
 def page(answers: dict[str, Any]) -> str:
-    """The page with these answers; nothing in them can end the element that holds them."""
+    """The page with these answers; nothing in them can close the element that holds them."""
     script, style = ((STATIC / name).read_text(encoding="utf-8") for name in ("app.js", "app.css"))
     icon = base64.b64encode((STATIC / "favicon.svg").read_bytes()).decode()
     data = orjson.dumps(answers, option=orjson.OPT_NON_STR_KEYS).decode().replace("<", "\\u003c")

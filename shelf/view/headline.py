@@ -15,10 +15,10 @@ from shelf.statistics.summary import label_shares, summarise_step
 def headline(folder: RunFolder, steps: Sequence[StepRecord], validated: Sequence[TrajectoryRecord]) -> str:
     """The results of a run in one sentence, for the first line of everything that shows it.
 
-    steps: its training steps, ascending; validated: the lines of its validations. The pass rate of whole tasks
-    (of the shortest prefix if there are none) is averaged over categories, its change from the first validation to
-    the last is paired by task, with a 95 % interval; then comes the failure label whose share of these turns moved
-    most. Tasks are called held out if the run recorded its training tasks and none of these is among them.
+    steps: its training steps, ascending. validated: the lines of its validations. The pass rate of whole tasks
+    (or of the shortest prefix if there are none) is averaged over categories; its change from the first validation to
+    the last is paired by task, with a 95 % interval; then comes the failure label whose share of these turns changed
+    most. Tasks are called held out if the run recorded its training tasks and no validated task is among them.
     """
     done, of = steps[-1].step if steps else 0, planned_steps(read_stages(folder))
     reached = f", {done} of {of} steps" if of else f", {done} steps" if done else ""

@@ -1,7 +1,7 @@
 """An index of a run's trajectories: what lists and tables need, and where each line is in its file.
 
-It is an SQLite file beside the logs, or in a temporary folder where they cannot be written. It holds nothing that the
-logs do not: it can be removed at any time, and one that is damaged or of another version is built again.
+It is an SQLite file beside the logs, or in a temporary folder if that place is not writable. It holds nothing that the
+logs do not: it can be removed at any time, and a damaged index or one of another version is built again.
 """
 
 import contextlib
@@ -36,14 +36,14 @@ INDEX_FILE = "view_index.sqlite"
 VERSION = 2
 TRAIN, VALIDATION = "train", "validation"
 WAIT_S = 10.0
-"""Seconds to wait for another viewer of the same run that writes the index."""
+"""Seconds to wait for another viewer that writes the index of the same run."""
 INTERVAL_S = 1.0
-"""Between two looks at a run's folder."""
+"""Seconds between two looks at a run's folder."""
 
 _UNFIT = (
     ValueError, TypeError, AttributeError, LookupError, OverflowError, sqlite3.InterfaceError, sqlite3.ProgrammingError
 )  # fmt: skip
-"""Exceptions that an odd line raises, on the way to its columns and when SQLite takes them."""
+"""Exceptions that an odd line raises when its columns are computed or given to SQLite."""
 _LARGE = ("input", "output", "evidence")
 """Fields of a line that the index does not keep."""
 _STAMP = "inode, size, mtime"
@@ -74,13 +74,13 @@ CREATE TABLE bad (file INTEGER NOT NULL, line INTEGER NOT NULL, problem TEXT NOT
 
 
 def kind_of(label: str) -> str:
-    """met, failed, or excluded (never counted)."""
+    """The kind of a label: met, failed, or excluded (never counted)."""
     return "met" if label in MET else "excluded" if label in EXCLUDED else "failed"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Indexed bytes, of how many in the logs; the index's changes since its start; ready: the logs were seen once."""
+    """Indexed bytes, bytes in the logs, changes of the index since its start. ready: the logs were all read once."""
 
     read: int = 0
     of: int = 0
@@ -91,11 +91,11 @@ class Progress:
 class Index:
     """The index of one run. `update` brings it up to date; connections for reading come from `reading`.
 
-    problems: why parts of the logs are not indexed, as the last update met it.
+    problems: why parts of the logs are not indexed, according to the last update.
     """
 
     def __init__(self, folder: RunFolder):
-        """Open or make the index; OSError if neither the run's nor a temporary folder can be written."""
+        """Open or make the index; OSError if neither the run's folder nor a temporary one is writable."""
         self.folder = folder
         self.progress = Progress()
         self.problems: list[str] = []
@@ -107,7 +107,7 @@ class Index:
         if os.access(self.folder.path, os.W_OK) and _usable(beside):
             return beside
         digest = hashlib.sha256(str(self.folder.path.resolve()).encode()).hexdigest()[:16]
-        # In a folder of this user's own: another user's file of that name must not be opened.
+        # In this user's own folder, because another user's file with that name must not be opened.
         cache = Path(tempfile.gettempdir()) / f"seal-view-{os.getuid()}"
         cache.mkdir(mode=0o700, exist_ok=True)
         if cache.stat().st_uid != os.getuid():
@@ -119,7 +119,7 @@ class Index:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection that reads; rows have names."""
+        """A read-only connection; columns are accessible by name."""
         connection = sqlite3.connect(f"{self.path.as_uri()}?mode=ro", uri=True, timeout=WAIT_S)
         connection.row_factory = sqlite3.Row
         try:
@@ -133,7 +133,7 @@ class Index:
             return question(db, *given)
 
     def update(self, stop: threading.Event | None = None) -> bool:
-        """Read the files that were added or changed, newest step first; return whether there were any."""
+        """Read the files that were added or changed, newest step first; return whether the index changed."""
         self.problems = []
         paths = {(log, step): path for log, folder in self._files.items() for step, path in step_files(folder)}
         with contextlib.closing(sqlite3.connect(self.path, timeout=WAIT_S, isolation_level=None)) as db:
@@ -165,7 +165,7 @@ class Index:
         return changed
 
     def renew(self) -> None:
-        """Make the index again if it has gone, was damaged or cannot be used."""
+        """Make the index again if it is missing, damaged or unusable."""
         self.path = self._place()
         self.progress = replace(self.progress, ready=False)
 
@@ -174,7 +174,7 @@ class Index:
 
 
 def _usable(path: Path) -> bool:
-    """Return whether the index at `path` can be used; a missing or damaged one, or another version, is made anew."""
+    """Return whether the index at `path` can be used; a missing or damaged one, or another version, is rebuilt."""
     for _attempt in range(2):
         try:
             with contextlib.closing(sqlite3.connect(path, timeout=WAIT_S)) as db:
@@ -195,21 +195,21 @@ def _usable(path: Path) -> bool:
 
 
 def _read_file(db: sqlite3.Connection, log: str, step: int, path: Path) -> None:
-    """Index a file, in place of what the index holds of it."""
+    """Index a file, replacing what the index holds of it."""
     with path.open("rb") as stream:
         stat = os.fstat(stream.fileno())
         stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
         db.execute("BEGIN IMMEDIATE")
         try:
             known = db.execute(f"SELECT {_STAMP} FROM file WHERE log = ? AND step = ?", (log, step)).fetchone()
-            if known != stamp:  # else another process has just read this file
+            if known != stamp:  # if equal, another process has just read this file
                 _forget(db, log, step)
                 insert = f"INSERT INTO file (log, step, name, {_STAMP}) VALUES (?,?,?,?,?,?)"
                 file = db.execute(insert, (log, step, path.name, *stamp)).lastrowid
                 _read_lines(db, file, log, step, stream, stat.st_size)
             db.execute("COMMIT")
         except BaseException:
-            db.rollback()  # of nothing, where a full disk has ended the transaction
+            db.rollback()  # does nothing if a full disk has already ended the transaction
             raise
 
 
@@ -243,7 +243,7 @@ def _read_lines(db: sqlite3.Connection, file: int | None, log: str, step: int, s
 
 
 def parse(raw: bytes) -> Any:
-    """The JSON value of a line; ValueError if it is none. NaN, which orjson refuses, is read as Python writes it."""
+    """The JSON value of a line; ValueError if it is not JSON. NaN, which orjson refuses, is read in Python's form."""
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -266,7 +266,7 @@ class Turn(NamedTuple):
 def index_line(raw: bytes, step: int | None, whole: bool = True) -> tuple[TrajectoryRecord, list[Turn]]:
     """A line's record without dialogue and evidence, and its turns; ValueError says what is wrong with the line.
 
-    step: that of a line without one. whole: whether a line break ends it.
+    step: the step of a line that names none. whole: whether a line break ends the line.
     """
     try:
         value = parse(raw)
@@ -317,7 +317,7 @@ def _forget(db: sqlite3.Connection, log: str, step: int) -> None:
 
 
 class Indexer:
-    """Keeps the indices of runs up to date, in a thread of its own, until it is closed."""
+    """Keeps the indices of runs up to date, in its own thread, until it is closed."""
 
     def __init__(self, indices: list[Index]):
         self._indices = indices
@@ -337,13 +337,13 @@ class Indexer:
             self._stop.wait(INTERVAL_S)
 
     def close(self) -> None:
-        """End the thread; waits until the file that is being read is done."""
+        """Stop the thread, after the file that it is reading."""
         self._stop.set()
         self._thread.join(timeout=WAIT_S)
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:
-    """Inode, size in bytes and time of change of a file; None for one that is not written yet, or was dropped."""
+    """Inode, size in bytes and modification time of a file; None if it is not written yet or was dropped."""
     try:
         stat = path.stat()
     except FileNotFoundError:

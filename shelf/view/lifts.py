@@ -15,9 +15,9 @@ Scores = dict[tuple[int, str, str], float]
 
 
 class Lift(NamedTuple):
-    """The interface's lift: pass rates without (a) and with it (b), over all validations and at each that has a pair.
+    """The interface's lift: pass rates without it (a) and with it (b), over all validations and at each with a pair.
 
-    at: by step, ascending, at least one.
+    at: by step, ascending, with at least one step.
     """
 
     overall: PairedDifference
@@ -25,14 +25,14 @@ class Lift(NamedTuple):
 
 
 def withdrawal_log(folder: RunFolder) -> Log:
-    """Return the rollouts that a run's validations played for the withdrawal of cues; empty without any."""
+    """Return the rollouts that a run's validations played for the withdrawal of cues; empty if there are none."""
     return Log.joined(read_log(path) for _step, path in step_files(folder.withdrawals))
 
 
 def lift(records: Sequence[TrajectoryRecord]) -> Lift | None:
-    """The lift of the whole interface; None if no task was played with and without it.
+    """The lift of the whole interface; None if no task was played both with and without it.
 
-    Trajectories that infrastructure failed are left out, and pairs that lose a side by it.
+    Trajectories that infrastructure failed are left out, and so are pairs that lose a side in this way.
     """
     usable = [record for record in records if record.infra is None]
     scenarios = {(record.step, record.data_source, record.task_id): record.scenario for record in usable}
@@ -49,8 +49,8 @@ def lift(records: Sequence[TrajectoryRecord]) -> Lift | None:
 def lift_values(log: Log) -> dict[str, Any]:
     """The lift as JSON values, and how many lines of the log cannot be used.
 
-    overall, and steps at each validation: pass rates with and without the interface, their difference with its 95 %
-    interval. Without a pair overall is None.
+    overall, and steps (at each validation): pass rates with and without the interface, and their difference with a 95 %
+    interval. Without a pair, overall is None.
     """
     found = lift(log.lines)
     steps = [{"step": step, **_figures(paired)} for step, paired in found.at.items()] if found else []

@@ -1,4 +1,4 @@
-"""The overview of a run: its curves, validations, failures and cues, and what it does now, as JSON values."""
+"""The overview of a run: its curves, validations, failures, cues and current stage, as JSON values."""
 
 import platform
 import sqlite3
@@ -49,7 +49,7 @@ def overview(run: ViewedRun, steps: Sequence[StepRecord]) -> dict[str, Any]:
 
 
 def _by_name(rows: Iterable[Mapping[str, float]]) -> dict[str, list[float | None]]:
-    """One list per name over the steps, the largest sum first; null where a step does not have it."""
+    """One list per name over the steps, the largest sum first; null if a step does not have the name."""
     rows = list(rows)
     total: Counter[str] = Counter()
     for row in rows:
@@ -58,7 +58,7 @@ def _by_name(rows: Iterable[Mapping[str, float]]) -> dict[str, list[float | None
 
 
 def validated(db: sqlite3.Connection) -> list[TrajectoryRecord]:
-    """The trajectories of the validations, by step, without what was said."""
+    """The trajectories of the validations, by step, without their messages."""
     rows = db.execute(
         "SELECT task AS task_id, source AS data_source, category, split, sample, score, labels, infra, turns, "
         "turns_passed, tokens, step FROM trajectory WHERE log = ? ORDER BY step, line",
@@ -83,7 +83,7 @@ def _estimate(rate: Estimate | None) -> dict[str, float] | None:
 def changes(steps: Sequence[StepRecord]) -> dict[str, Any] | None:
     """Each label's share of the turns in the first and the last quarter of the steps; None for fewer than two steps.
 
-    half: 1.96 standard errors of the difference of two means over steps; null where a quarter has a single step.
+    half: 1.96 standard errors of the difference of two means over steps; null if a quarter has a single step.
     """
     parts = quarters(steps)
     if parts is None:
@@ -101,7 +101,7 @@ def changes(steps: Sequence[StepRecord]) -> dict[str, Any] | None:
 
 
 def reached(steps: Sequence[StepRecord]) -> list[dict[str, Any]]:
-    """By failure label: its turns, and how many fell in a step at which a cue for the label was active."""
+    """By failure label: its turns, and how many of them occurred at a step with an active cue for the label."""
     known = catalogue()
     turns: Counter[str] = Counter()
     with_cue: Counter[str] = Counter()
@@ -121,7 +121,7 @@ def reached(steps: Sequence[StepRecord]) -> list[dict[str, Any]]:
 
 
 def omega(folder: RunFolder, steps: Sequence[StepRecord]) -> dict[str, Any]:
-    """Each cue's text, its steps and the events that turned it on or off; then the cues that were never used."""
+    """Each cue's text, its steps and the events that turned it on or off; last, the cues that were never used."""
     known = catalogue()
     active = cue_steps(steps)
     events: dict[str, list[dict[str, Any]]] = {}
@@ -149,7 +149,7 @@ def _described(name: str, cue: Cue | None) -> dict[str, Any]:
 
 
 def _other_wording(folder: RunFolder, steps: Sequence[StepRecord]) -> bool | None:
-    """Return whether the run's cues were worded differently from this version's; None if its logs cannot tell."""
+    """Return whether the run's cues were worded differently from this version's; None if its logs do not show it."""
     sent = {value.get("step"): value.get("omega") for value in values(folder.log("omega"))}
     for step in reversed(steps):
         before = sent.get(step.step - 1)
@@ -162,8 +162,8 @@ def _other_wording(folder: RunFolder, steps: Sequence[StepRecord]) -> bool | Non
 
 
 def stage(folder: RunFolder, begun: Sequence[Mapping[str, Any]], last: int | None) -> dict[str, Any] | None:
-    """The last stage that began and since how many seconds, the planned steps, and whether the run goes on or has
-    finished; None before any stage. last: the last step that is logged."""
+    """The last stage that began, the seconds since then, the planned steps, and whether the run continues or has
+    finished; None before any stage. last: the last logged step."""
     if not begun:
         return None
     line, planned = begun[-1], planned_steps(begun)
@@ -180,6 +180,6 @@ def stage(folder: RunFolder, begun: Sequence[Mapping[str, Any]], last: int | Non
 
 
 def _runs(folder: RunFolder) -> bool | None:
-    """Return whether a launcher of this machine works in the folder; None if its lock file does not say."""
+    """Return whether a launcher on this machine works in the folder; None if its lock file does not say."""
     holder = Holder.of(folder.lock)
     return None if holder is None or holder.host != platform.node() else not holder.gone

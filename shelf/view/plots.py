@@ -1,4 +1,4 @@
-"""Curves of validation results over training steps, and the colours of what is drawn."""
+"""Curves of validation results over training steps, and the colours of the drawings."""
 
 from collections.abc import Iterable, Sequence
 
@@ -35,7 +35,7 @@ OTHER = "#8b9695"
 
 
 def draw_rates(axes: Axes, rows: Sequence[Summary], turns: bool = False) -> None:
-    """Draw a line per category over steps, the average's interval shaded; turns: rates of turns, not of tasks."""
+    """Draw a line per category over steps, with the average's interval shaded. turns: rates of turns, not of tasks."""
     chosen = [row for row in informative(rows) if (row.turn_rate if turns else row.rate) is not None]
     names = dict.fromkeys(row.name for row in chosen)
     others = [name for name in names if name.partition("@")[0] not in COLOURS]
@@ -68,7 +68,7 @@ def tidy(axes: Axes) -> None:
 
 
 def colours(labels: Iterable[str]) -> dict[str, str]:
-    """A colour for each label, those of extensions each with one of its own."""
+    """A colour for each label; labels of extensions also get their own colours."""
     labels = tuple(labels)
     own = [label for label in labels if label not in LABELS and label not in EXCLUDED]
     return {label: f"C{own.index(label) % 10}" if label in own else LABELS.get(label, OTHER) for label in labels}

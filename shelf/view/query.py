@@ -15,7 +15,7 @@ Log = Literal["train", "validation"]
 By = Literal["step", "category", "tool", "turn"]
 
 PAGE = 500
-"""Rows of one answer at most."""
+"""The most rows in one answer."""
 
 _COLUMNS = (
     "id", "line", "log", "step", "task", "source", "category", "split", "sample", "score", "passed", "w", "advantage",
@@ -94,7 +94,7 @@ def where(filters: Filters) -> Where:
 
 
 def _of_turns(filters: Filters) -> Where:
-    """The condition on turns `u`: one and the same turn must have all that is asked for; no text for nothing."""
+    """The condition on turns `u`: a single turn must meet all filters on turns; empty text without such filters."""
     in_turn = "EXISTS (SELECT 1 FROM tool x WHERE x.trajectory = u.trajectory AND x.turn = u.turn AND x.name = ?)"
     wanted = {"u.label = ?": filters.label, "u.blame = ?": filters.blame, "u.turn = ?": filters.turn}
     wanted[in_turn] = filters.tool
@@ -105,7 +105,7 @@ def _of_turns(filters: Filters) -> Where:
 def trajectories(
     db: sqlite3.Connection, filters: Filters, offset: int, limit: int, among: frozenset[int] | None = None
 ) -> dict[str, Any]:
-    """`limit` rows of the list from `offset`, and how many there are; among: the ids that a text search left."""
+    """`limit` rows of the list from `offset`, and the total. among: the ids that a text search found."""
     condition = where(filters)
     order = _ORDERS[filters.order]
     if among is not None:
@@ -162,7 +162,7 @@ _COUNTS = f"CASE WHEN g.infra IS NULL AND NOT g.excluded AND g.category NOT LIKE
 def groups(
     db: sqlite3.Connection, filters: Filters, offset: int, limit: int, spread: bool, order: str = "step DESC, task"
 ) -> dict[str, Any]:
-    """The groups that hold a trajectory of the filters; spread: only those whose rewards differ."""
+    """The groups with a trajectory that passes the filters. spread: only groups whose rewards differ."""
     condition = where(filters)
     inner = (
         "SELECT g.step, g.source, g.task, count(*) AS size, sum(g.passed AND g.infra IS NULL) AS passed, "
@@ -181,7 +181,7 @@ def groups(
 
 
 def _decided(labels: str) -> list[tuple[str, int]]:
-    """Rollouts by the label of their first turn that missed the verifier, or of their last turn; commonest first."""
+    """Rollouts by the label of their first turn that missed the verifier, else of their last turn; commonest first."""
     decided: Counter[str] = Counter()
     for line in labels.split("\n"):
         turns = orjson.loads(line)
@@ -191,7 +191,7 @@ def _decided(labels: str) -> list[tuple[str, int]]:
 
 
 def counts(db: sqlite3.Connection, filters: Filters, by: By) -> list[dict[str, Any]]:
-    """Turns by label and by step, category, tool or turn position, among those of the filters.
+    """Turns by label and by step, category, tool or turn position, among those that pass the filters.
 
     A turn counts once under each tool that it called or needed.
     """
@@ -209,7 +209,7 @@ def counts(db: sqlite3.Connection, filters: Filters, by: By) -> list[dict[str, A
 
 
 def choices(db: sqlite3.Connection) -> dict[str, list[Any]]:
-    """The values that the filters can take."""
+    """The values that the filters can have."""
     statements = {
         "category": "SELECT DISTINCT category FROM trajectory ORDER BY 1",
         "source": "SELECT DISTINCT source FROM trajectory ORDER BY 1",

@@ -1,4 +1,4 @@
-"""Lines of a log replayed for the viewer: the states after each turn, and what the cues had added."""
+"""Lines of a log, replayed for the viewer: the states after each turn, and what the cues added."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -31,9 +31,9 @@ class Replayer:
     def replay(self, value: Mapping[str, Any], step: int, run: RunFolder) -> dict[str, Any]:
         """Return the results of a replay; {"why": sentence} if the line cannot be played again.
 
-        run: its launches name the files of synthesised tasks. turns: as `simulated.states`. plain: for each message
-        that is not the policy's, the number of characters that the environment itself sent (what follows was added by
-        cues), or null if the replay cannot tell. other_data: whether the benchmark's data are others than the log's.
+        run: its launches name the files of synthesised tasks. turns: as in `simulated.states`. plain: for each message
+        that is not the policy's, the number of characters that the environment itself sent (cues added the rest), or
+        null if the replay does not show it. other_data: whether the benchmark's data differ from the log's.
         """
         try:
             record, _ = read_line(value, step)
@@ -48,7 +48,7 @@ class Replayer:
             return {"why": f"This line cannot be played again: {error}"}
 
     def close(self) -> None:
-        """End the service."""
+        """Stop the service."""
         self._stack.close()
 
     def _start(self) -> ServiceClient:
@@ -57,7 +57,7 @@ class Replayer:
 
 
 def _turns(client: ServiceClient, record: TrajectoryRecord) -> tuple[list[dict[str, Any]], str]:
-    """The states of the turns that took place, and the hash of the data that they are of."""
+    """The states of the turns that took place, and the hash of the data from which they come."""
     evidence = record.evidence[: len(record.labels)] if record.labels else record.evidence
     name, params = uuid.uuid4().hex, {"day": record.day} if record.day else {}
     opening = client.create(record.task_id, name, _prefix(record) | params)
@@ -68,12 +68,12 @@ def _turns(client: ServiceClient, record: TrajectoryRecord) -> tuple[list[dict[s
 
 
 def _plain(url: str, record: TrajectoryRecord) -> list[int | None]:
-    """Lengths of what the environment sends without cues, by playing the policy's messages without any."""
+    """The lengths of what the environment sends without cues, found by playing the policy's messages without cues."""
     if record.omega_version is None or not record.prompt_mode:
         return [None] * len(record.messages)
     params = {"split": "train", "tool_prompt_mode": record.prompt_mode, "omega": {"version": 0, "cues": {}}}
     params |= _prefix(record) | {"enforce_available_tools": True}
-    # Whether an unreadable message was answered depends on the cues: the way that explains more of the log is its own.
+    # The cues decide whether an unreadable message is answered: of the two ways, the one that explains more counts.
     ways = [Again(record, params | {"parse_errors": way}) for way in ("feedback", "end_turn")]
     lengths = [_lengths(record.messages, again.messages) for again in play_again(ways, url)]
     return max(lengths, key=lambda way: sum(length is not None for length in way))
@@ -93,7 +93,7 @@ def _lengths(logged: Sequence[Mapping[str, Any]], plain: Sequence[Mapping[str, A
 
 
 def _places(messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """Of each message: how many of the policy's came before it, and how many since the last of them."""
+    """For each message: how many policy messages came before it, and how many messages since the last of those."""
     places, said, since = [], 0, 0
     for message in messages:
         places.append((said, since))
@@ -102,7 +102,7 @@ def _places(messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
 
 
 def task_line(task_id: str, run: RunFolder) -> dict[str, Any]:
-    """The line of a task file that holds this task, of those that its run used; ValueError if none does any more."""
+    """The line with this task in one of the task files that its run used; ValueError if no file holds it any more."""
     from env_service.environments.bfcl.task_file import MadeTask  # loads the benchmark
 
     if not (launches := read_launches(run)):

@@ -1,4 +1,4 @@
-"""Which runs are viewed, under which names, and which of them are seeds of one arm."""
+"""The runs to view, their names, and which of them are seeds of one arm."""
 
 import re
 from collections import Counter
@@ -23,8 +23,8 @@ class ViewedRun:
 def find_runs(named: Sequence[str], parent: Path) -> tuple[ViewedRun, ...]:
     """The runs to view: those named, or every run below `parent` if none is.
 
-    A name is a folder; commas join the seeds of one arm, and ARM= in front names it. ValueError with one sentence for a
-    folder that does not exist, that holds no run or that is named twice.
+    A name is a folder; commas join the seeds of one arm, and ARM= in front names the arm. ValueError with one sentence
+    for a folder that does not exist, holds no run, or is named twice.
     """
     if not named:
         paths = [path for path in sorted(parent.glob("*")) if _holds_run(path)]
@@ -56,7 +56,7 @@ def _named(places: Sequence[tuple[str | None, Path]]) -> tuple[ViewedRun, ...]:
     runs = []
     for arm, path in places:
         whole = path.resolve()
-        # Folders of the same name are told apart by their parent's.
+        # Folders with the same name also show the name of their parent.
         name = whole.name if names[whole.name] == 1 else f"{whole.parent.name}/{whole.name}"
         runs.append(ViewedRun(name, arm or _arm(name), RunFolder(whole)))
     if repeated := [name for name, count in Counter(run.name for run in runs).items() if count > 1]:

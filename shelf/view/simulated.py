@@ -1,6 +1,6 @@
-"""The benchmark with a further answer, for the viewer's service: the state that each call of a logged turn left.
+"""The benchmark with an additional answer for the viewer's service: the state after each logged turn.
 
-The simulators are exact and deterministic, so a log needs to hold no state.
+The simulators are exact and deterministic, so a log does not have to hold states.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,10 +25,10 @@ Leaves = dict[str, Any]
 
 
 class SimulatedBenchmark(BfclEnvironment):
-    """Evaluates with `params.evidence`, that of the turns, to their states (`states`)."""
+    """If `params.evidence` holds the evidence of the turns, /evaluate also returns their states (`states`)."""
 
     def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> EnvironmentEpisode:
-        """Start an episode, as the benchmark does."""
+        """Start an episode as the benchmark does."""
         task = self._task(task_id)
         turns = params.get("turns")
         return _Simulated(super().open(task_id, params, guard), task if turns is None else task.prefix(turns))
@@ -47,7 +47,7 @@ class _Simulated:
 
 
 def states(task: Task, evidence: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """By user turn the reference's calls, the results that differ from the log (pairs of position and result), and
+    """By user turn: the reference's calls, the results that differ from the log (pairs of position and result), and
     the rows of `compare`."""
     toolbox, expected, turns = Toolbox(task), reference(task), []
     after = leaves(toolbox.instances)
@@ -74,9 +74,9 @@ def leaves(instances: Mapping[str, Any]) -> Leaves:
 
 
 def compare(before: Leaves, after: Leaves, expected: Leaves) -> dict[str, Any]:
-    """The values that a turn changed or that differ from the reference's after it.
+    """The values that a turn changed, or that differ from the reference's after the turn.
 
-    rows: path, those of the three values that exist, whether it is as expected. left_out: rows beyond MAX_ROWS.
+    rows: path, the existing ones of the three values, whether it is as expected. left_out: rows beyond MAX_ROWS.
     """
     every = dict.fromkeys([*expected, *after, *before])
     paths = [path for path in every if _differ(before, after, path) or _differ(after, expected, path)]

@@ -1,4 +1,4 @@
-"""One trajectory or one group, read from the log by its place."""
+"""One trajectory or one group, read from its place in the log."""
 
 import itertools
 import sqlite3
@@ -13,7 +13,7 @@ from shelf.view.query import group, key_of, parse_key
 
 
 def raw_line(db: sqlite3.Connection, folder: RunFolder, key: str) -> tuple[dict[str, Any], sqlite3.Row]:
-    """The object of a line and its row; ValueError for a key that names none, or whose file has changed since."""
+    """The object of a line, and its row; ValueError if the key names no line, or if its file has changed since."""
     log, step, line = parse_key(key)
     row = db.execute(
         "SELECT t.*, f.name AS file_name FROM trajectory t JOIN file f ON f.id = t.file "
@@ -33,10 +33,10 @@ def raw_line(db: sqlite3.Connection, folder: RunFolder, key: str) -> tuple[dict[
 
 
 def trajectory(db: sqlite3.Connection, folder: RunFolder, key: str) -> dict[str, Any]:
-    """All that the log holds of a trajectory. ValueError as for `raw_line`."""
+    """All that the log holds of a trajectory. ValueError as in `raw_line`."""
     value, row = raw_line(db, folder, key)
     messages = place_messages(_messages(value), value.get("evidence"))
-    for name in ("input", "output", "sampled"):  # earlier logs have the text of each token
+    for name in ("input", "output", "sampled"):  # earlier logs have the text of each token in `sampled`
         value.pop(name, None)
     return {
         "key": key,
@@ -63,7 +63,7 @@ def rollout(db: sqlite3.Connection, folder: RunFolder, line: TrajectoryRecord) -
 
 
 def _neighbours(db: sqlite3.Connection, row: sqlite3.Row) -> dict[str, str | None]:
-    """The same task at the step before and after it, in the same log."""
+    """The same task at the nearest earlier and later step, in the same log."""
     neighbours: dict[str, str | None] = {}
     for name, sign, order in (("earlier", "<", "DESC"), ("later", ">", "ASC")):
         other = db.execute(
@@ -94,7 +94,7 @@ def whole_group(
 
 
 def _messages(value: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Role and content of each message; what is damaged is shown as it is."""
+    """Role and content of each message; damaged messages are shown as they are."""
     messages = []
     for name, role in (("input", "user"), ("output", "assistant")):
         said = value.get(name)
@@ -111,7 +111,7 @@ def place_messages(messages: Sequence[Mapping[str, Any]], evidence: Any) -> list
 
     The evidence has one action per message of the policy. What the environment says belongs to the turn of the
     policy's next message, or to the last turn. speaker: system, user, policy, tool (the answer to calls, whose role
-    is the user's in most prompt modes) or environment (what else is no user's: a refusal, the end).
+    is `user` in most prompt modes) or environment (other messages that are not the user's: a refusal, the end).
     """
     turns = [turn for turn in evidence if isinstance(turn, Mapping)] if isinstance(evidence, Sequence) else []
     actions = [(number, at, action) for number, turn in enumerate(turns) for at, action in enumerate(_actions(turn))]
@@ -136,9 +136,9 @@ def _actions(turn: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _said(content: str) -> str:
-    """A message of the policy, with an API's tool calls as calls."""
+    """A message of the policy, with an API's tool calls written as calls."""
     text, calls = read_message(content)
-    read = (call for call in calls if UNREAD not in call)  # it is in the text
+    read = (call for call in calls if UNREAD not in call)  # unread calls are in the text
     made = (call["function"] if isinstance(call.get("function"), dict) else call for call in read)
     return "\n".join(filter(None, (text, *(f"{each.get('name')}({each.get('arguments')})" for each in made))))
 

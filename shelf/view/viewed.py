@@ -23,26 +23,26 @@ from shelf.view.runs import ViewedRun
 from shelf.view.trajectory import raw_line, rollout, whole_group
 
 SEARCHES = 32
-"""Searches whose hits are kept."""
+"""The number of searches whose hits are kept."""
 BUDGET_S = 4.0
-"""A search ends after this time and says how far it came."""
+"""A search stops after this time and says how far it got."""
 
 Value = TypeVar("Value")
 
 
 class Hits(NamedTuple):
-    """The ids of the trajectories that hold a text, and the share of the bytes that was searched."""
+    """The ids of the trajectories that contain a text, and the share of the bytes that was searched."""
 
     ids: frozenset[int]
     share: float
 
 
 def search(index: Index, log: str, text: str) -> Hits:
-    """The trajectories whose lines hold `text`, newest step first, case ignored for ASCII letters.
+    """The trajectories whose lines contain `text`, newest step first, ignoring the case of ASCII letters.
 
-    The text is compared with the line as it is logged, so a line break matches its escape in JSON.
+    The text is compared with the line as logged, so a line break matches its escape in JSON.
     """
-    # As the trainer writes it, and as a writer that keeps to ASCII does.
+    # The text as the trainer writes it, and as a writer that uses only ASCII does.
     needles = {orjson.dumps(text)[1:-1].lower(), json.dumps(text)[1:-1].encode().lower()}
     folder = index.folder.trajectories if log == "train" else index.folder.validations
     matching: set[int] = set()
@@ -67,9 +67,9 @@ def search(index: Index, log: str, text: str) -> Hits:
 
 
 class Viewed:
-    """A run with its index, its steps and its last searches. What cannot be asked for raises ValueError.
+    """A run with its index, its steps and its last searches. A bad request raises ValueError.
 
-    ask: what a function of a connection to the index answers.
+    ask: returns the answer of a function of a connection to the index.
     """
 
     def __init__(self, run: ViewedRun):
@@ -88,7 +88,7 @@ class Viewed:
         return lift_values(withdrawal_log(self.run.folder))
 
     def listed(self) -> dict[str, Any]:
-        """The run in the list of runs; its signature changes with what the pages show, apart from the stage."""
+        """The run in the list of runs; its signature changes with what the pages show, except for the stage."""
         steps, _ = self._steps.get()
         last = steps[-1].step if steps else None
         progress = self.index.progress
@@ -116,7 +116,7 @@ class Viewed:
         return {"name": self.run.name, "headline": first, "validation": overview.validation(records)}
 
     def examples(self) -> dict[str, Any]:
-        """Where to look first: a group with signal, and both rollouts of a task that the run learnt; null without."""
+        """Where to look first: a group with signal, and both rollouts of a task that the run learnt; null if none."""
         folder, shown = self.run.folder, {"group": self.ask(first_group), "learnt": None}
         if group := shown["group"]:
             place = (group["step"], group["source"], group["task"])
@@ -129,13 +129,13 @@ class Viewed:
         return shown
 
     def failures(self, filters: Filters, by: By) -> dict[str, Any]:
-        """Turns by label, what changed over the steps of the filters, and what cues reached."""
+        """Turns by label, what changed over the filtered steps, and how many turns cues reached."""
         steps = [step for step in self._steps.get()[0] if filters.spans(step.step)]
         cells = self.ask(counts, filters, by)
         return {"cells": cells, "changes": overview.changes(steps), "reached": overview.reached(steps)}
 
     def trajectories(self, filters: Filters, offset: int = 0, limit: int = 100) -> dict[str, Any]:
-        """Rows of the list; searched: the share of the log that a text search came through."""
+        """Rows of the list. searched: the share of the log that a text search covered."""
         text = filters.text
         hits = self._search(filters.log, text, self.index.progress.changes) if text else None
         shown = self.ask(trajectories, filters, offset, limit, hits.ids if hits else None)
@@ -147,7 +147,7 @@ class Viewed:
         return value, row["step"], self.run.folder
 
     def omega(self) -> dict[str, Any]:
-        """The cues over the steps, and what each of them gives."""
+        """The cues over the steps, and the lift of the interface."""
         return overview.omega(self.run.folder, self._steps.get()[0]) | {"lift": self._lift.get()}
 
 
@@ -160,11 +160,11 @@ class Watched(Generic[Value]):
 
     @property
     def stamps(self) -> tuple[tuple[str, int, int], ...]:
-        """Name, size and time of change of each file that there is now."""
+        """Name, size and modification time of each file that exists now."""
         return tuple((path.name, *stamp[1:]) for path in self._files() if (stamp := stamp_of(path)))
 
     def get(self) -> Value:
-        """The value for the present files."""
+        """The value for the current files."""
         stamps = self.stamps
         if self._last is None or self._last[0] != stamps:
             self._last = stamps, self._read()

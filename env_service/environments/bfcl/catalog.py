@@ -1,7 +1,7 @@
 """The 800 multi-turn tasks of the benchmark, as data.
 
-Everything here is read from the data files of the pinned `bfcl_eval` wheel; no simulator is imported. A :class:`Task`
-is immutable and shared: whoever runs it copies `initial_config` first (see `tools.py`).
+This module reads everything from the data files of the pinned `bfcl_eval` wheel and imports no simulator. A
+:class:`Task` is immutable and shared: code that runs it copies `initial_config` first (see `tools.py`).
 """
 
 import hashlib
@@ -36,10 +36,10 @@ class Task(Turns):
     """One multi-turn task; caches elsewhere use its id as key.
 
     users holds one message per user turn, None when the turn reveals withheld tools instead. withheld maps the
-    revealing turn to the tools that it reveals. reference holds the call strings of each turn; it is empty when nothing
-    should be called. The data file's `excluded_function` is left out, which the package never reads: those tools stay
-    visible and callable, as in its own prompts. hidden holds tools that no turn shows; the benchmark's own tasks hide
-    none. In a prefix, tools that a later turn of the whole task reveals stay hidden.
+    revealing turn to the tools that it reveals. reference holds the call strings of each turn; a turn's entry is empty
+    when nothing should be called. The data file's `excluded_function` is left out because the package never reads it:
+    those tools stay visible and callable, as in its own prompts. hidden holds tools that no turn shows; the benchmark's
+    own tasks hide none. In a prefix, tools that a later turn of the whole task reveals stay hidden.
     """
 
     id: str
@@ -65,7 +65,7 @@ class Task(Turns):
 @cache
 def data() -> Path:
     """The folder of the package's data files."""
-    import bfcl_eval  # here and beside: what judges no benchmark task runs without the package
+    import bfcl_eval  # imported in functions: code that judges no benchmark task runs without the package
 
     return Path(bfcl_eval.__file__).parent / "data"
 
@@ -87,7 +87,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 @cache
 def data_hash() -> str:
-    """Return the sha256 (hex) over names and bytes of the tasks' data files; recorded with every result."""
+    """Return the sha256 (hex) over names and bytes of the tasks' data files; every result records it."""
     prompts = [data() / f"BFCL_v4_multi_turn_{category}.json" for category in CATEGORIES]
     answers = [data() / "possible_answer" / path.name for path in prompts]
     tools = [_documents_file(name) for name in CLASSES]

@@ -1,6 +1,6 @@
 """The date that the simulators see: one tool, `verify_traveler_information`, compares a birth date with today's.
 
-An episode of another day can be played again as it went then: `as_of` sets the date.
+`as_of` sets the date, so that an episode of another day can be replayed as it went then.
 """
 
 import datetime
@@ -24,7 +24,7 @@ def today() -> datetime.date:
 
 @contextmanager
 def as_of(day: datetime.date) -> Iterator[None]:
-    """Within the block it is `day`, for the simulators too. Not for use by several threads."""
+    """Within the block, today is `day`, for the simulators too. Not thread-safe."""
     _patch()
     _set.append(day)
     try:
@@ -34,10 +34,10 @@ def as_of(day: datetime.date) -> Iterator[None]:
 
 
 class Dated:
-    """An episode on another day, for a replay."""
+    """An episode as played on another day, for a replay."""
 
     def __init__(self, episode: EnvironmentEpisode, day: datetime.date) -> None:
-        on_that_day = as_of(day)  # a decorator: every call opens the block again
+        on_that_day = as_of(day)  # used as a decorator: every call enters the block again
         self.start, self.step = on_that_day(episode.start), on_that_day(episode.step)
         self.evaluate, self.describe = on_that_day(episode.evaluate), episode.describe
 
@@ -50,5 +50,5 @@ class _Datetime(datetime.datetime):
 
 @cache
 def _patch() -> None:
-    """Let the travel simulator, the only one that asks for the date, ask here."""
+    """Make the travel simulator, the only one that reads the date, read it from here."""
     importlib.import_module(CLASS_FILE_PATH_MAPPING["TravelAPI"]).datetime = _Datetime

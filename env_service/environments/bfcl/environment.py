@@ -49,7 +49,7 @@ class BfclEnvironment(ToolEnvironment):
         return {"bfcl_eval": package_version()}
 
     def splits(self) -> Mapping[str, Split]:
-        """Return the split by scenario, and the release's, which is not held out."""
+        """Return the split by scenario and the release's split, which is not held out."""
         default, *others = super().splits().items()
         return {splits.DEFAULT_SPLIT: default[1], **dict(others)}
 
@@ -58,16 +58,16 @@ class BfclEnvironment(ToolEnvironment):
         return {"released_ids": (Split(rule, held_out=False), splits.task_ids("released_ids"))}
 
     def task_ids(self, split: str) -> Sequence[str]:
-        """Return the ids of a category or of one side of a split; the benchmark's without a split.
+        """Return the ids of a category or of one side of a split; without a split, those of the benchmark.
 
-        synth: of task files; synth_<level>_<category>: of one of their categories. ValueError lists the known names.
+        synth: the ids in task files; synth_<level>_<category>: one category of these. ValueError lists the known names.
         """
         if split == MADE or split in MADE_CATEGORIES:
             return [task.id for task in self._made.values() if split in (MADE, task.category)]
         return super().task_ids(split)
 
     def open(self, task_id: str, params: Mapping[str, Any], guard: Guard) -> EnvironmentEpisode:
-        """Start an episode of a task or, with params["turns"], of its first turns; params["day"]: as on that day."""
+        """Start an episode of a task or, with params["turns"], of its first turns; params["day"] sets the date."""
         scene = self.scene(task_id, params)
         episode = ToolEpisode(scene, guard)
         return episode if scene.settings.day is None else clock.Dated(episode, scene.settings.day)
@@ -89,15 +89,15 @@ class BfclEnvironment(ToolEnvironment):
         )
 
     def prepare(self) -> Iterator[None]:
-        """Run every reference once, so that episodes find it done and memory does not grow later."""
+        """Run every reference once, so that episodes find the results ready and memory does not grow later."""
         for task in load_tasks().values():
             reference(task)
             yield
 
     def load_task_file(self, path: str) -> int:
-        """Serve the tasks of a file too and return their number; ValueError for a bad file."""
+        """Also serve the tasks of a file, and return their number; ValueError for a bad file."""
         tasks = read_task_file(path)
-        # A task that is known keeps its object, by which the verifier knows its reference.
+        # A known task keeps its object, because the verifier finds the cached reference by that object.
         self._made |= {task.id: task.task for task in tasks if task.id not in self._made}
         return len(tasks)
 

@@ -1,4 +1,4 @@
-"""The benchmark's prompt and parser modes, by name: what its own handlers send and read, and shorter ones."""
+"""The benchmark's prompt and parser modes, by name: those of its own handlers, and shorter ones."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ from seal.system.text import without_thoughts
 
 
 def _package() -> ModuleType:
-    from bfcl_eval.constants import default_prompts  # what judges no benchmark task runs without the package
+    from bfcl_eval.constants import default_prompts  # here: code that judges no benchmark task runs without the package
 
     return default_prompts
 
@@ -28,20 +28,20 @@ class BfclFormat(formats.Format):
     """A mode of the benchmark: it knows all tools, and announces those that were withheld."""
 
     def user(self, text: str, tools: Sequence[Document] = ()) -> str:
-        """Return a user's message. tools: those visible at the start, given with the first message."""
+        """Return a user's message. tools: those visible at the start, passed with the first message."""
         return text
 
     def reveal(self, tools: Sequence[Document]) -> str:
-        """Return the announcement of tools that were withheld until now: here the package's, as Python prints them."""
+        """Return the announcement of tools withheld until now: here the package's, with the tools as Python's repr."""
         return _package().DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING.format(functions=list(tools))
 
     def rendering_error(self, text: str) -> str | None:
-        """Why the official handler cannot render the prompt after this message, and fails the task; None if it can."""
+        """Why the official handler cannot render the next prompt, and so fails the task; None if it can."""
         return None
 
 
 class PlainFormat(BfclFormat):
-    """The base of the package's modes without tags: stripped messages, and a message in role ipython per result."""
+    """The base of the package's modes without tags: stripped messages, and one message with role ipython per result."""
 
     def user(self, text: str, tools: Sequence[Document] = ()) -> str:
         return text.strip()
@@ -78,10 +78,10 @@ class QwenFormat(BfclFormat):
         return _QWEN_OPENING + "".join(_lines()[tool["name"]] for tool in tools) + _QWEN_CLOSING
 
     def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
-        """Read the calls that the package's handler would run, and name what it would drop.
+        """Read the calls that the package's handler would run, and report those that it would drop.
 
         The handler skips blocks that are not JSON and gives up on the whole message when a block is JSON but not a
-        call; both leave a refusal here, and so does a call without tags.
+        call. Both cases add a refusal here, and so does a call without tags.
         """
         body = without_thoughts(text).lstrip("\n") if "</think>" in text else text
         advice = "Write a tool call between <tool_call> and </tool_call>, each tag on a line of its own."
@@ -90,20 +90,20 @@ class QwenFormat(BfclFormat):
         return replace(parsed, calls=()) if given_up else parsed
 
     def rendering_error(self, text: str) -> str | None:
-        """Say why the handler, which writes every JSON block into the history, fails to write one.
+        """Say why the handler, which writes every JSON block into the history, fails to write one; None if it does not.
 
-        It reads blocks of the thoughts too, and needs a name that is text and arguments.
+        It also reads blocks in the thoughts, and it needs arguments and a name that is a string.
         """
         for index, block in enumerate(blocks(text, *_LINES)[0], 1):
             try:
                 item = json.loads(block)
             except (ValueError, RecursionError):
-                continue  # the handler drops what is not JSON
+                continue  # the handler drops blocks that are not JSON
             try:
                 call = item.get("function", item)
                 arguments = call["arguments"]
                 written = call["name"] + (arguments if isinstance(arguments, str) else json.dumps(arguments))
-                written.encode()  # half a surrogate pair cannot be sent
+                written.encode()  # a lone surrogate cannot be sent
             except (AttributeError, TypeError, KeyError, ValueError, RecursionError) as error:
                 reason = f"{type(error).__name__}: {error}"
                 return f"Tool call {index} cannot be written into the next prompt ({reason})."
@@ -125,7 +125,7 @@ def _qwen_call(block: str) -> Call:
 
 
 def _with_hint(document: Document) -> Document:
-    """The document as the package shows it: its description says that arguments are Python."""
+    """The document as the package shows it: its description says that the function is in Python syntax."""
     hint = " Note that the provided function is in Python 3 syntax."
     return {**document, "description": document["description"] + hint}
 
@@ -150,7 +150,7 @@ class CompactFormat(BfclFormat, formats.Compact):
 
 
 class CompactArgumentsFormat(CompactFormat):
-    """Tool names, then each tool with the names of its arguments; otherwise compact."""
+    """Tool names, then each tool with the names of its arguments; the rest as in `compact`."""
 
     name = "compact_arguments"
 
@@ -173,7 +173,7 @@ def _names(tool: Document) -> list[str]:
 
 
 class ToolaceFormat(PlainFormat):
-    """The benchmark's default prompt, which ToolACE-2 is scored with: calls as a Python list."""
+    """The benchmark's default prompt, with which ToolACE-2 is scored: calls as a Python list."""
 
     name = "toolace_official_prompt"
     cue_wording = PromptWording(
@@ -216,7 +216,7 @@ class OpenaiFormat(ToolCalls, BfclFormat):
         return _converted([_with_hint(tool) for tool in tools])
 
     def reveal(self, tools: Sequence[Document]) -> str:
-        """Return the package's announcement; it adds no hint to the tools that it withheld."""
+        """Return the package's announcement; the package adds no hint to withheld tools."""
         return with_tools(_package().DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC, _converted(tools))
 
     def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
@@ -224,13 +224,13 @@ class OpenaiFormat(ToolCalls, BfclFormat):
 
 
 class NativeFormat(Native, OpenaiFormat):
-    """The same tools in the policy's own template; unlike the package's handler, it runs the calls beside a bad one."""
+    """The same tools in the policy's own template. Unlike the package's handler, runs good calls beside a bad one."""
 
     parse = Native.parse
 
 
 def _converted(tools: Sequence[Document]) -> list[dict[str, Any]]:
-    """The documents as the package's `convert_to_tool` writes them, whose module imports parsers of other languages."""
+    """The documents as the package's `convert_to_tool` writes them; its module imports parsers of other languages."""
     return [{"type": "function", "function": {**tool, "parameters": _property(tool["parameters"])}} for tool in tools]
 
 
@@ -250,7 +250,7 @@ def _property(node: Mapping[str, Any]) -> dict[str, Any]:
 _MODES = (QwenFormat(), CompactFormat(), CompactArgumentsFormat(), ToolaceFormat())
 _ALSO: Mapping[str, BfclFormat] = {"toolace_fc": _MODES[3], MODE: OpenaiFormat(), NATIVE: NativeFormat()}
 FORMATS: Mapping[str, BfclFormat] = {form.name: form for form in _MODES} | _ALSO
-"""All modes by name, the default first; the release's name of one, and those whose calls another reads."""
+"""All modes by name, the default first; then the release's name of one, and those whose calls an API or agent reads."""
 
 
 def format_names() -> tuple[str, ...]:

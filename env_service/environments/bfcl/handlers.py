@@ -1,7 +1,7 @@
-"""The calls in result rows of the official tool, by the decoder of the handler that wrote them.
+"""The calls in result rows of the official tool, read with the decoder of the handler that wrote them.
 
-Importing the package's registry needs the package of every provider, so its source is read, and the one module of a
-handler imported. Some decoders evaluate text of the row as Python; here nothing of a row is run.
+Importing the package's registry needs the package of every provider, so this module reads the registry's source and
+imports only one handler's module. Some decoders evaluate text of the row as Python; here nothing of a row is run.
 """
 
 import ast
@@ -18,7 +18,7 @@ from env_service.environments.bfcl.catalog import data
 from env_service.environments.bfcl.tools import parse_reference
 
 Decoder = Callable[[Any], Sequence[str]]
-"""From a step of a row to its calls as Python source, which the official tool runs; any error for a step without."""
+"""From a step of a row to its calls as Python source, which the official tool runs; any error means no calls."""
 
 
 class Handler(NamedTuple):
@@ -30,7 +30,7 @@ class Handler(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """The calls of a step. ran: the official tool runs something of it, if only a text that is no Python."""
+    """The calls of a step. ran: the official tool runs part of it, if only a text that is not Python."""
 
     calls: tuple[Call, ...] = ()
     ran: bool = False
@@ -58,14 +58,14 @@ def decoder(model: str) -> Decoder:
     handler = handlers()[model]
     try:
         made = getattr(importlib.import_module(handler.module), handler.name)
-        _evaluating()  # here, where a missing package is named: within `decode` it would pass for a step without calls
+        _evaluating()  # imported here to report a missing package; `decode` would take that for a step without calls
     except ImportError as error:
         missing = f"{error.name}: {error.msg}" if error.name and error.name not in error.msg else error.msg
         raise ValueError(
             f"the official handler of {model} cannot be imported ({missing}), and the row has no inference_log with "
             f"its calls: install the handler's package, or write the rows with their inference_log"
         ) from None
-    own = made.__new__(made)  # its constructor asks for keys and opens clients
+    own = made.__new__(made)  # without its constructor, which needs API keys and opens clients
     own.is_fc_model, own.model_name, own.registry_name = handler.is_fc_model, model, model
     return lambda step: own.decode_execute(step, has_tool_call_tag=False)
 
@@ -77,20 +77,20 @@ def decode(step: Any, by: Decoder) -> Decoded:
             texts = list(by(step))
     except _WouldRun as error:
         raise ValueError(f"the official handler evaluates {str(error)[:60]!r} as Python") from None
-    except Exception:  # the official evaluation drops a step for whatever its decoder raises
+    except Exception:  # the official evaluation drops a step if its decoder raises anything
         return Decoded()
     return executed(texts)
 
 
 def executed(texts: Sequence[Any]) -> Decoded:
-    """The calls in what a decoder gave: source texts. ValueError for one that runs more than a call."""
+    """The calls in the source texts that a decoder returned. ValueError for a text that runs more than a call."""
     if not texts or (len(texts) == 1 and not texts[0]):
         return Decoded()
     return Decoded(tuple(call for text in texts if (call := _call(text)) is not None), True)
 
 
 def _call(text: Any) -> Call | None:
-    """The call that a text is; None for one that calls nothing, of which the tool makes an error."""
+    """The text as a call; None for a text that calls nothing, which the tool turns into an error."""
     try:
         with warnings.catch_warnings(action="ignore"):
             body = ast.parse(text.strip(), mode="eval").body
@@ -107,7 +107,7 @@ def _call(text: Any) -> Call | None:
 
 
 def _plain(body: ast.expr) -> Call | None:
-    """A call with named literal arguments; None for another one."""
+    """A call with named literal arguments; None for any other call."""
     if not isinstance(body, ast.Call) or body.args or not isinstance(body.func, ast.Name | ast.Attribute):
         return None
     if any(isinstance(node, ast.Call) for node in ast.walk(body.func)):
@@ -118,11 +118,11 @@ def _plain(body: ast.expr) -> Call | None:
 
 
 class _WouldRun(BaseException):
-    """A decoder is about to evaluate more than literals; no handler of exceptions in it may catch that."""
+    """A decoder is about to evaluate more than literals; its own `except Exception` must not catch this."""
 
 
 _STILL = ast.Expression | ast.expr_context | ast.Constant | ast.Name | ast.List | ast.Tuple | ast.Dict | ast.Set
-"""The parts of an expression that runs nothing: a name that is no literal is an error."""
+"""The parts of an expression that runs nothing; a name that is not a literal is an error."""
 
 
 def _literal(source: str) -> Any:
@@ -143,7 +143,7 @@ def _evaluating() -> tuple[ModuleType, ...]:
 
 @contextmanager
 def _nothing_run() -> Iterator[None]:
-    """While it lasts, `eval` in the modules of the decoders reads literals alone."""
+    """Within the block, `eval` in the decoders' modules reads only literals."""
     modules = _evaluating()
     for module in modules:
         vars(module)["eval"] = _literal

@@ -1,6 +1,6 @@
 """Write the tasks as one JSON file: `python -m env_service.environments.bfcl.processed FOLDER`.
 
-For people and tools without the package, whose data the service reads. The hash beside it is also /version's.
+For people and tools without the package, from which the service reads its data. /version reports the hash beside it.
 """
 
 import sys

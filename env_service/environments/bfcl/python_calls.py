@@ -1,7 +1,7 @@
 """Calls written as Python: `[f(a=1), g(b='x')]`, read with `ast` and never evaluated.
 
-Follows the package's own reader as far as that only reads: names stand for themselves, positional arguments are
-dropped. What it would evaluate or run (arithmetic, calls among the arguments) is refused.
+It matches the package's own reader wherever that only reads: names stand for themselves, positional arguments are
+dropped. It refuses what the package would evaluate or run (arithmetic, calls among the arguments).
 """
 
 import ast
@@ -20,7 +20,7 @@ def looks_like_calls(text: str) -> bool:
 
 
 def read_calls(text: str) -> list[Call]:
-    """Return the calls of the text; ValueError, a reason without a full stop, unless all of it can be read."""
+    """Return the calls of the text; ValueError (a reason without a full stop) unless all of it can be read."""
     source = text.strip("`\n ")
     source = source if source.startswith("[") else "[" + source
     source = source if source.endswith("]") else source + "]"

@@ -1,4 +1,4 @@
-"""The keys that the public release's answer to /evaluate has beside ours, counted by its taxonomy."""
+"""The extra keys in the public release's answer to /evaluate, counted by its taxonomy."""
 
 from env_service.answers import Evaluation
 from seal.method import labels
@@ -8,8 +8,8 @@ from seal.method.diagnosis.rules import diagnose
 def with_release_figures(task_id: str, evaluation: Evaluation) -> Evaluation:
     """The answer with the release's keys: accuracy, turn_count, test_*, bfcl_progress*, trajectory_*.
 
-    progress and progress_info count by the release's taxonomy too: what a turn without a
-    reference is for the release is an abstention, also when a call in it could not be read.
+    progress and progress_info also count by the release's taxonomy, in which a turn without a
+    reference is an abstention even if a call in it could not be read.
     """
     turns, valid = evaluation["evidence"], evaluation["valid"]
     tags = [diagnosis.label for diagnosis in diagnose(turns, "release")]

@@ -56,7 +56,7 @@ class BfclScene(Scene):
         return self.format.parse(content)
 
     def cut_ends(self, content: str) -> bool:
-        return not (self._official and content)  # officially, only a full context gives no text at all
+        return not (self._official and content)  # officially, a message has no text only if the context is full
 
     def fatal(self, content: str) -> str | None:
         return self.format.rendering_error(content) if self._official else None
@@ -79,7 +79,7 @@ class BfclScene(Scene):
         return Needed(expected.tools, tuple(tool for tool in expected.tools if tool in WRITES), expected.error)
 
     def judges(self, stop: Stop, last: bool) -> bool:
-        # The official runner fails a run that it cut, unless the cut fell in the last turn.
+        # The official runner fails a run that it cut, unless it cut the last turn.
         return stop == "answered" or (stop == "step_limit" and last)
 
     def check(self, world: Toolbox, turn: int, history: History) -> Check:

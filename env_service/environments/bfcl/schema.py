@@ -1,7 +1,7 @@
 """The benchmark's documents as JSON Schema.
 
-They have names of types of their own, list every key of an object, and state allowed values and ranges in prose, which
-every reference call keeps to.
+They use their own type names, list every key of an object, and state allowed values and ranges in prose. Every
+reference call keeps to that prose.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _TYPES = frozenset({*BENCHMARK_TYPES.values(), "string", "null"})
 def json_schema(node: Mapping[str, Any]) -> Schema:
     """Return a document's node as JSON Schema: type names mapped, unknown keys closed, prose included.
 
-    A default of None (the documents write "None") permits null. Types that JSON Schema lacks ("any") constrain nothing.
+    A default of None (written "None" there) permits null. Types that JSON Schema lacks ("any") allow any value.
     """
     schema: Schema = {}
     kind = BENCHMARK_TYPES.get(node["type"], node["type"])

@@ -1,6 +1,6 @@
 """The parameters of one BFCL episode: `params` of /create, checked.
 
-Clients of the public release ask for hints with two blocks of their own, mapped onto the cues that do the same.
+Clients of the public release ask for hints with two other blocks, which are mapped onto the cues that do the same.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ Block = bool | dict[str, Any] | None
 
 
 class BfclSettings(EpisodeParams):
-    """`params` of /create. Keys of other clients that are not listed here are ignored."""
+    """`params` of /create. Keys that are not listed here, from other clients, are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -32,7 +32,7 @@ class BfclSettings(EpisodeParams):
     day: date | None = None
     """The date that the simulators see, for a replay; today's by default."""
     observation_lite: Block = None
-    """The release's cues on the tools; a false switch named for required, types, enum or format leaves that one out."""
+    """The release's cues on the tools; a switch that is false (for required, types, enum or format) omits that cue."""
     tool_feedback_evolution: Block = None
     """The release's feedback; labels, failure_tags or active_labels list the labels whose guidelines are on."""
 

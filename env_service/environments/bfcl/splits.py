@@ -38,7 +38,7 @@ TRAIN_SCENARIOS: tuple[int, ...] = tuple(sorted({*range(SCENARIO_COUNT)} - {*EVA
 
 
 def side_of(task: str) -> Side:
-    """Return the side of the default split that holds a task; synthesised tasks of the level train are for training."""
+    """Return a task's side of the default split; synthesised tasks of the level train are on the training side."""
     category, scenario = parse_task_id(task)
     if category in MADE_CATEGORIES:
         return "train" if category.startswith("synth_train_") else "eval"

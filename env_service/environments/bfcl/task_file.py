@@ -1,6 +1,6 @@
 """Files of synthesised tasks: one JSON object per line, named by a hash of its content.
 
-The hash covers all that an episode depends on; a task's origin, and what it practises, may be added without a new id.
+The hash covers all that an episode depends on; a task's origin and kinds can be added without a new id.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,9 +24,9 @@ _HASHED = ("category", "level", "classes", "config", "users", "reference", "with
 
 
 class Provenance(BaseModel):
-    """The origin of a task: the writer of its texts, the seed and the number of the task under that seed.
+    """The origin of a task: the writer of its texts, the seed, and the number of the task under that seed.
 
-    model: the language model that the writer asked, if any. source: the benchmark's task whose state it has, if any.
+    model: the language model that the writer asked, if any. source: the benchmark task whose state it uses, if any.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,8 +49,8 @@ class MadeTask(BaseModel):
 
     users: one message per user turn, None in the turn that reveals withheld tools. reference: the call strings of each
     turn. withheld: the tools that a turn reveals. hidden: tools that are never shown. kinds: what the task practises.
-    demonstration: by turn, the calls as somebody makes them who does not know what will fail; those that fail come
-    before the reference's.
+    demonstration: by turn, the calls as made by somebody who does not know what will fail; failing calls come before
+    the reference's calls.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -85,7 +85,7 @@ class MadeTask(BaseModel):
         return self
 
     def content_id(self) -> str:
-        """The id that the content gives: level, category and the first 12 digits of its sha256."""
+        """The id derived from the content: level, category and the first 12 digits of its sha256."""
         content = self.model_dump(mode="json", include=set(_HASHED))
         return f"synth_{self.level}_{self.category}_{json_hash(content)[:12]}"
 
@@ -95,7 +95,7 @@ class MadeTask(BaseModel):
 
     @property
     def task(self) -> Task:
-        """The task as the environment plays it, a new one each time: keep it to have its reference run once."""
+        """The task as the environment plays it, a new object each time: keep it, so that its reference runs once."""
         category, scenario = parse_task_id(self.id)
         return Task(
             id=self.id,
@@ -115,7 +115,7 @@ def write_task_file(tasks: Iterable[MadeTask], path: Path | str) -> None:
 
 
 def read_task_file(path: Path | str) -> tuple[MadeTask, ...]:
-    """Every task of a file, in order; ValueError names the first line that is no task, misnamed, or there twice."""
+    """Every task of a file, in order; ValueError names the first line that is not a task, or a wrong or repeated id."""
     tasks, bad = parse_task_file(path)
     if bad:
         raise ValueError(str(bad[0]))
@@ -127,7 +127,7 @@ def read_task_file(path: Path | str) -> tuple[MadeTask, ...]:
 
 
 def parse_task_file(path: Path | str) -> tuple[tuple[MadeTask, ...], tuple[BadLine, ...]]:
-    """The tasks of a file and the lines that hold none; ids are not checked. ValueError for a missing file."""
+    """The tasks of a file and the lines that are not tasks; ids are not checked. ValueError for a missing file."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"The task file {path} does not exist: make it with seal tasks synthesise.")
@@ -135,7 +135,7 @@ def parse_task_file(path: Path | str) -> tuple[tuple[MadeTask, ...], tuple[BadLi
 
 
 def identity_problems(tasks: Sequence[MadeTask]) -> list[str]:
-    """Tasks whose id is not that of their content, and tasks that occur twice, each as one sentence."""
+    """One sentence for each task whose id does not match its content, and for each task that occurs twice."""
     problems, seen = [], set()
     for task in tasks:
         if task.id != task.content_id():

@@ -1,10 +1,10 @@
 """From a call to a simulator's method, without evaluating text.
 
 The official package writes a call as Python source and evaluates it. Here the method is looked up among the documented
-tools of the task's classes and called with values. What the detour through source text does to a call is reproduced on
-the values (`_as_source_reads_it`), so results are the package's own.
+tools of the task's classes and called with values. `_as_source_reads_it` reproduces on the values what the detour
+through source text does to a call, so results equal the package's.
 
-Each :class:`Toolbox` owns its simulators: nothing that one of them does is visible to another in the same process.
+Each :class:`Toolbox` owns its simulators: nothing that one toolbox does is visible to another in the same process.
 """
 
 import ast
@@ -48,7 +48,7 @@ activateParkingBrake adjustClimateControl fillFuelTank lockDoors pressBrakePedal
 setCruiseControl setHeadlights set_navigation startEngine
 """
 WRITES: frozenset[str] = frozenset(_WRITES.split())
-"""The tools that may change the state that the verifier compares; all others only read it."""
+"""The tools that can change the state that the verifier compares; all others only read it."""
 
 
 class _SourceError(ValueError):
@@ -77,8 +77,8 @@ def _signature(tool: str) -> inspect.Signature:
 def parse_reference(call: str) -> tuple[str, dict[str, Any]]:
     """Split a reference call string into a tool name and keyword arguments.
 
-    Positional arguments are named after the method's signature, as the package would bind them. ValueError unless the
-    text is one call of a documented tool with literal arguments.
+    Positional arguments get their names from the method's signature, as the package would bind them. ValueError unless
+    the text is one call of a documented tool with literal arguments.
     """
     try:
         node = ast.parse(call, mode="eval").body
@@ -100,7 +100,7 @@ def argument_violations(tool: str, arguments: Mapping[str, Any]) -> tuple[Violat
         return ()
     try:
         return _violations(tool, marshal.dumps(arguments))
-    except (ValueError, RecursionError):  # marshal and jsonschema have their own limits of nesting
+    except (ValueError, RecursionError):  # marshal and jsonschema limit the depth of nesting
         return (Violation("structure", "", "the arguments are nested too deeply"),)
 
 
@@ -121,10 +121,10 @@ class Toolbox:
     def __init__(self, task: Task, label: str = "model", defaults: Mapping[str, list[str]] | None = None) -> None:
         """Load the task's initial state.
 
-        label only distinguishes what the package's renaming writes into strings. defaults
-        holds the lists that `post_tweet` puts into a tweet when they are left out; new ones when None.
+        label only distinguishes the names that the package's renaming writes into strings. defaults
+        holds the lists that `post_tweet` uses when a call omits them; None creates new lists.
         """
-        # The package's own are two objects per process, which `mention` appends to.
+        # The package's own defaults are two lists per process, and `mention` appends to them.
         self.tweet_defaults = {"tags": [], "mentions": []} if defaults is None else defaults
         self.instances: dict[str, Any] = {name: _load(name, task) for name in task.involved_classes}
         self._methods: dict[str, Callable[..., Any]] = {}
@@ -136,7 +136,7 @@ class Toolbox:
                 self._instance_names[document["name"]] = instance_name
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Outcome:
-        """Run one call; every failure is an outcome, never an exception of the simulator's."""
+        """Run one call; every failure is an outcome, never an exception of the simulator."""
         method = self._methods.get(name.strip())
         if method is None:
             reason = f"Function call {name} is not allowed." if name in _DENIED else f"name '{name}' is not defined"
@@ -157,7 +157,7 @@ class Toolbox:
             result = method(**values)
             text = _render(result)
         except MemoryError:
-            raise  # a limit of the service's, which answers it; the package has no limits
+            raise  # the service sets this limit and answers the error; the package has no limits
         except Exception as error:  # the package turns every exception of a tool into a result
             return _failed(str(error), error_class)
         reported = isinstance(result, dict) and bool(result.get("error"))
@@ -166,7 +166,7 @@ class Toolbox:
     def _as_source_reads_it(self, value: Any, depth: int) -> Any:
         """The value after the package's round trip through source text, as a fresh copy.
 
-        There a word loses the blanks before "(", and a tool's name gets its simulator's in front, inside strings too.
+        There a word loses the blanks before "(", and a tool's name gets its simulator's as a prefix, in strings too.
         """
         if isinstance(value, str):
             return self._renamed(value) if "(" in value else value
@@ -201,7 +201,7 @@ def _load(class_name: str, task: Task) -> Any:
     state = marshal.loads(marshal.dumps(task.initial_config.get(class_name, {})))
     instance._load_scenario(state, long_context=task.long_context)
     if task.long_context and class_name == "TravelAPI":
-        # The inflated scenario puts the module's own dictionaries in: without a copy, episodes would share them.
+        # The inflated scenario inserts the module's own dictionaries: without a copy, episodes would share them.
         instance.credit_card_list = marshal.loads(marshal.dumps(instance.credit_card_list))
         instance.booking_record = marshal.loads(marshal.dumps(instance.booking_record))
     return instance

@@ -1,8 +1,8 @@
 """The official verdict, turn by turn, on clean simulators.
 
 The package checks a turn by running the reference beside the model's calls and comparing public state and responses.
-The reference of a task gives the same each time, so its results and states are kept; the comparisons themselves are the
-package's own functions.
+The reference of a task gives the same result each time, so its results and states are cached; the comparisons
+themselves are the package's own functions.
 """
 
 import copy
@@ -25,7 +25,7 @@ from seal.method.diagnosis.evidence import CallEvidence
 
 @dataclass(frozen=True)
 class ReferenceTurn:
-    """One turn of the reference: results, the tool of each, and the simulators after it (read only)."""
+    """One turn of the reference: results, the tool of each result, and the simulators after the turn (read only)."""
 
     results: tuple[str, ...]
     instances: Mapping[str, Any]
@@ -34,7 +34,7 @@ class ReferenceTurn:
 
 
 class _Key:
-    """A task, as a key: it stands for every task whose reference run is the same."""
+    """A task as a cache key: equal for every task whose reference run is the same."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -77,7 +77,7 @@ _benchmarks, _others = lru_cache(maxsize=800)(_run), lru_cache(maxsize=512)(_run
 def compare(expected: ReferenceTurn, instances: Mapping[str, Any], made_calls: bool, results: list[str]) -> Check:
     """Compare one turn with the reference.
 
-    results are those of all calls so far, including earlier turns, as the official response check wants them. A turn
+    results are those of all calls so far, including earlier turns, as the official response check requires. A turn
     whose reference is empty, or in which nothing was called, is not compared.
     """
     if not expected.results or not made_calls:
@@ -94,7 +94,7 @@ def compare(expected: ReferenceTurn, instances: Mapping[str, Any], made_calls: b
 def _absent(expected: ReferenceTurn, results: list[str]) -> tuple[str, ...]:
     left = Counter(expected.results) - Counter(results)
     absent = []
-    # Of calls with the same result the last are absent: one that reads back what a write has shown is often left out.
+    # Of calls with the same result, the last count as absent: a read that repeats a write's result is often left out.
     for tool, result in reversed(list(zip(expected.tools, expected.results, strict=False))):
         if left[result] > 0:
             left[result] -= 1
@@ -105,7 +105,7 @@ def _absent(expected: ReferenceTurn, results: list[str]) -> tuple[str, ...]:
 def _same_state(instances: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
     try:
         return state_checker(instances, expected)["valid"]
-    except RecursionError:  # a directory copied into itself: no reference holds one
+    except RecursionError:  # a directory copied into itself, which no reference contains
         return False
 
 
@@ -115,9 +115,9 @@ _NOT_RUN = ("unavailable", "deadline")
 def shares_state(task: Task, turns: Sequence[Sequence[CallEvidence]]) -> bool:
     """Return True when the official checker's two simulators may alias state in this run.
 
-    In the inflated travel scenario the extension's cards are the module's own dictionaries, so what the model does to
-    their balance is seen in the reference's state too: an insurance bought with such a card is officially no state
-    mismatch, though it is one on clean simulators. In the same way a `mention` appends to the default list that both
+    In the inflated travel scenario the extension's cards are the module's own dictionaries, so the reference's state
+    also shows what the model does to their balance: an insurance bought with such a card is officially not a state
+    mismatch, although it is one on clean simulators. Likewise, `mention` appends to the default list that both
     simulators put into their tweets.
     """
     cards = task.long_context and "TravelAPI" in task.involved_classes
@@ -134,7 +134,7 @@ def shared_verdict(task: Task, turns: Sequence[Sequence[CallEvidence]]) -> bool:
         expected_cards.update({card: cards[card] for card in CREDIT_CARD_EXTENSION if card not in own})
     results: list[str] = []
     for calls, reference_calls in zip(turns, task.reference, strict=True):
-        # A call that was refused, or went over a limit, must not run again.
+        # A call that was refused or exceeded a limit must not run again.
         results += [c.result if c.error in _NOT_RUN else model.call(c.name, c.arguments).text for c in calls]
         texts = tuple(expected.call(*parse_reference(call)).text for call in reference_calls)
         comparison = compare(ReferenceTurn(texts, expected.instances, None), model.instances, bool(calls), results)

@@ -1,13 +1,13 @@
 """Tell a turn's own fault from an inherited one (docs/how-it-works.md#own-and-inherited-faults).
 
-The calls of a failed turn are played from the reference's state before it:
+The calls of a failed turn are replayed from the reference's state before that turn:
 
-- own: the turn fails there too, made calls where none was needed, or is the first turn whose calls make a later one
-  fail (also a turn that passed itself: it left the world elsewhere, for example in another folder);
+- own: the turn fails there too, made calls although none was needed, or is the first turn whose calls make a later turn
+  fail (possibly a turn that passed itself but left the world in another state, for example in another folder);
 - inherited: the turn passes there.
 
-With default limits a replay takes well below a millisecond, unless the policy made calls near their deadline; failures
-that are not decided in time are their turn's own.
+With default limits a replay takes well below a millisecond, unless the policy made calls near their deadline. If a
+failure is not decided in time, it counts as its turn's own.
 """
 
 import time
@@ -29,10 +29,10 @@ def blame(
     hopeless: Collection[int] = (),
     seconds: float = REPLAY_SECONDS,
 ) -> tuple[Blame | None, ...]:
-    """Return whose fault each turn is; None for turns that did not fail.
+    """Return for each turn whose fault it is; None for turns that did not fail.
 
-    turns: the calls of each turn that took place. failed: whether it missed the verifier; a turn without a reference is
-    judged by its calls. hopeless: turns that no state can save. seconds: of processor time for all replays together.
+    turns: the calls of each turn that took place. failed: whether the verifier rejected it; a turn without a reference
+    is judged by its calls. hopeless: turns that fail from any state. seconds: processor time for all replays together.
     """
     replays = _Replays(scene, turns, time.process_time() + seconds)
     blames: list[Blame | None] = [None] * len(turns)
@@ -48,7 +48,7 @@ def blame(
 
 
 class _Replays:
-    """Plays turns of an episode among the reference's own."""
+    """Plays turns of an episode in place of the reference's own turns."""
 
     def __init__(self, scene: Scene, turns: History, deadline: float) -> None:
         self._scene, self._turns, self._deadline = scene, turns, deadline
@@ -78,7 +78,7 @@ class _Replays:
         return self._scene.check(world, index, history).passed
 
     def _again(self, world: World, call: CallEvidence) -> CallEvidence:
-        """The call in another world; one that was not run is not run again."""
+        """The call made in another world; a call that did not run the first time is not run now."""
         if self._was_run(call):
             outcome = world.call(call.name, own(call.arguments))
             return replace(call, result=outcome.text, error=outcome.error)

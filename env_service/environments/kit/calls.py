@@ -1,4 +1,4 @@
-"""Calls as a policy writes them: what a parser makes of a message."""
+"""Calls as a policy writes them: what a parser reads from a message."""
 
 import json
 from collections.abc import Callable, Collection
@@ -13,7 +13,7 @@ from env_service.environments.kit.stray import stray_call
 class Parsed:
     """The parser's result for one assistant message.
 
-    refusals: a sentence for each text that looked like a call and is unreadable or off format. text: without its calls.
+    refusals: one sentence per text that looked like a call but is unreadable or off format. text: without the calls.
     """
 
     calls: tuple[Call, ...]
@@ -22,7 +22,7 @@ class Parsed:
 
 
 def blocks(text: str, opening: str, closing: str) -> tuple[list[str], str]:
-    """Return the text between each opening and the next closing, and the rest, in time linear in any text's length."""
+    """Return the text between each opening and the next closing, and the rest, in time linear in the text's length."""
     found, rest, at = [], [], 0
     while (start := text.find(opening, at)) >= 0:
         end = text.find(closing, start + len(opening))
@@ -35,7 +35,7 @@ def blocks(text: str, opening: str, closing: str) -> tuple[list[str], str]:
 
 
 def call_of(item: Any, key: str = "arguments") -> Call:
-    """Return a decoded JSON value as a call; ValueError says what it lacks. Arguments may be JSON text themselves."""
+    """Return a decoded JSON value as a call; ValueError says what is wrong. The arguments may be a JSON string."""
     if not isinstance(item, dict):
         raise ValueError("it must be a JSON object.")
     for field in ("name", key):
@@ -62,10 +62,10 @@ def read_blocks(
     unreadable: str = "Tool call {} cannot be read: {}.",
     advice: str = "Write a tool call between <tool_call> and </tool_call>.",
 ) -> Parsed:
-    """Read every block of calls; one that cannot be read, and a call without tags, leaves a refusal.
+    """Read every block as a call; an unreadable block and a call without tags each add a refusal.
 
-    tools: the names of all documented tools. read: gives a block's call, or an error. tags: around a block. unreadable:
-    a block's refusal, given its number from 1 and the error. advice: the refusal of a tag without its other half.
+    tools: the names of all documented tools. read: returns a block's call or raises. tags: those around a block.
+    unreadable: the refusal of a block, given its number from 1 and the error. advice: the refusal of an unpaired tag.
     """
     calls: list[Call] = []
     refusals: list[str] = []

@@ -7,11 +7,11 @@ from typing import Any
 from zlib import crc32
 
 _DATA = re.compile("image|audio|video|file|document|inline_?data", re.IGNORECASE)
-"""Types of parts that hold data in whatever key."""
+"""Types of parts that hold data, under any key."""
 
 
 def contents_text(parts: Sequence[Any], structured: Any = None) -> str:
-    """The parts of a result, one below the other, then its structured content unless the parts say the same."""
+    """The parts of a result, one per line, then its structured content unless the parts say the same."""
     texts = [text for text in map(part_text, parts) if text]
     if structured is not None and not _told(structured, texts):
         texts.append(_json(structured))
@@ -19,7 +19,7 @@ def contents_text(parts: Sequence[Any], structured: Any = None) -> str:
 
 
 def part_text(part: Any) -> str:
-    """The text of a part, an embedded resource's too; of data a digest, so that two pictures differ; else its JSON."""
+    """The text of a part or its embedded resource; for data, a digest, so that two pictures differ; else its JSON."""
     if not isinstance(part, Mapping):
         return part if isinstance(part, str) else _json(part)
     resource = part.get("resource")
@@ -38,7 +38,7 @@ def is_data(part: Mapping[str, Any]) -> bool:
 
 
 def _told(structured: Any, texts: Sequence[str]) -> bool:
-    """Whether the parts hold the structured content: as JSON, as the servers of FastMCP with `result` around it."""
+    """Whether the parts hold the structured content, with or without the `result` that FastMCP's servers wrap it in."""
     read = [_value(text) for text in texts]
     wrapped = isinstance(structured, Mapping) and structured.keys() == {"result"}
     values = [structured, structured["result"]] if wrapped else [structured]

@@ -1,9 +1,9 @@
 """The dialogue of a task with tools: messages in, observations, evidence and a verdict out.
 
-One state machine for every environment. A message without a call ends the user turn, the last turn ends the episode.
-The episode runs the calls in its own world and judges each turn when it ends, so an evaluation only reads what was
-recorded. Observations of a training episode get the interface's cues (paper, section 3.3), and the evidence goes
-through the rules of the diagnosis (paper, section 3.2). What an environment does in its own way is in its `Scene`.
+One state machine serves every environment. A message without a call ends the user turn, and the last turn ends the
+episode. The episode runs the calls in its own world and judges each turn when it ends, so an evaluation only reads what
+was recorded. Observations of a training episode get the interface's cues (paper, section 3.3), and the evidence goes
+through the rules of the diagnosis (paper, section 3.2). Behaviour specific to an environment is in its `Scene`.
 """
 
 import re
@@ -26,12 +26,12 @@ from seal.method.interface.observation import observe_reveal, observe_start
 from seal.system.text import without_thoughts
 
 _REPEATS = 6
-"""The number of different messages to which a user may not say the same words."""
+"""A user must not answer this many different messages with the same words."""
 _OFFER = re.compile(
     r"\b(can|may|could) I (help|assist|do for) you\b|\bI(\Wm| am) (here to (help|assist)|a helpful|an AI)\b",
     re.IGNORECASE,
 )
-"""What an assistant says first, and so a model that forgets its part."""
+"""What an assistant says first: a model that says this has forgotten that it plays the user."""
 
 
 @dataclass
@@ -51,12 +51,12 @@ class _Turn:
 
     @property
     def acted(self) -> int:
-        """The messages that made or meant a call."""
+        """The number of messages that made a call or tried to."""
         return sum(bool(action.calls or action.refusals) for action in self.actions)
 
     @property
     def failed(self) -> bool:
-        """True if the turn is over and did not meet the verifier; false if a budget cut it."""
+        """True if the turn is over and did not pass its check; false if a budget cut it."""
         return self.stop not in ("open", "length", "step_limit") and not self.check.passed
 
 
@@ -64,7 +64,7 @@ class ToolEpisode:
     """A running dialogue of one task."""
 
     def __init__(self, scene: Scene, guard: Guard) -> None:
-        """Set the world up; ValueError for an interface that cannot be read or an evaluation split with one."""
+        """Set up the world; ValueError for an interface that is unreadable or comes with an evaluation split."""
         settings = scene.settings
         self._scene = scene
         self._guard = guard
@@ -141,7 +141,7 @@ class ToolEpisode:
         return self._next_turn()
 
     def hear(self, content: str) -> Step:
-        """The answer to a message of the user; UserFault for one that no user says, Refusal if none is awaited."""
+        """The answer to a user message; UserFault for one that the user would not say, Refusal if none is awaited."""
         if self._ended or not self._awaits_user:
             raise Refusal("No message of the user is awaited: send the policy's.")
         text, entries = read_message(content)
@@ -165,7 +165,7 @@ class ToolEpisode:
         """Return verdict, figures and labels; 1.0 or 0.0 when sparse.
 
         params["stop"] (length or step_limit) says that the caller ends the episode here, so that the turn
-        that it cuts is diagnosed too; Refusal for another word, or an unknown taxonomy.
+        that it cuts is diagnosed too; Refusal for another value or an unknown taxonomy.
         """
         cut = params.get("stop")
         if cut not in (None, "length", "step_limit"):
@@ -185,7 +185,7 @@ class ToolEpisode:
     def evidence(self, cut: Stop | None = None) -> tuple[TurnEvidence, ...]:
         """Return what was observed in every turn of the task, including turns not reached.
 
-        cut: how a turn that is still open has ended, when the caller knows that nothing more will come.
+        cut: how the open turn ended, if the caller knows that nothing more will come.
         """
         if self._scene.part is not None:
             return self._whole_evidence(cut)
@@ -217,7 +217,7 @@ class ToolEpisode:
         )
 
     def _whole_evidence(self, cut: Stop | None) -> tuple[TurnEvidence, ...]:
-        """The same for a dialogue that is judged as a whole, in its last turn."""
+        """The evidence of a dialogue that is judged as a whole, in its last turn."""
         before = self._turns[:-1]
         earlier = tuple(replace(call, arguments={}, result="", violations=()) for turn in before for call in turn.calls)
         unjudged = [
@@ -226,32 +226,32 @@ class ToolEpisode:
         ]
         whole = self._turn_evidence(
             len(before), self._scene.needed(None), cut, judged="dialogue", earlier=earlier
-        )  # nobody's blame: an earlier call, or the user, may have caused a failure
+        )  # without a blame: an earlier call or the user may have caused a failure
         return (*unjudged, whole)
 
     def _blame(self, cut: Stop | None) -> tuple[Blame | None, ...]:
-        """Return whose fault each turn's failure is; nobody's in an episode that is valid or goes on."""
+        """Return whose fault each turn's failure is; None for all turns if the episode is valid or continues."""
         if self._valid or not (self._ended or cut):
             return (None,) * len(self._turns)
         if self._blames is not None:
             return self._blames
-        # The calls of a turn that an unreadable message ended are worth nothing: it fails from any state.
+        # A turn that an unreadable message ended is replayed without its calls: it fails from any state.
         played = [turn.calls if turn.stop != "parse_error" else [] for turn in self._turns]
         unclosed = [index for index in range(len(self._turns)) if self._lacks_stop_tool(index)]
         blames = blame(self._scene, played, [turn.failed for turn in self._turns], unclosed)
-        if self._ended:  # an episode that a caller calls cut may still go on
+        if self._ended:  # an episode that the caller reports as cut may still continue
             self._blames = blames
         return blames
 
     # --- what the interface may say -------------------------------------------------
 
     def _saw(self, text: str) -> None:
-        """Note what the dialogue shows without an interface."""
+        """Tell the leak guard what the dialogue shows even without an interface."""
         if self._leak_guard is not None:
             self._leak_guard.saw(text)
 
     def _checked(self, plain: str, augmented: str) -> str:
-        """The augmented text; Refusal if it tells what only the reference knows."""
+        """The augmented text; Refusal if it reveals what only the reference knows."""
         try:
             if self._leak_guard is not None:
                 self._leak_guard.check(plain, augmented)
@@ -278,7 +278,7 @@ class ToolEpisode:
         self._names = {tool["name"] for tool in self._visible}
 
     def _fail(self, parsed: Parsed, *reasons: str) -> Step:
-        """End an episode that cannot go on after its last message."""
+        """End an episode that cannot continue after its last message."""
         self._turn.actions.append(ActionEvidence(refusals=(*parsed.refusals, *reasons)))
         return self._end("parse_error")
 
@@ -327,7 +327,7 @@ class ToolEpisode:
         return {**self._answer([], None), "user": told}
 
     def _user_fault(self, parsed: Parsed) -> str | None:
-        """Why this is no message of the user's; None if it may be one."""
+        """Why the user would not say this message; None if it could be the user's."""
         known = {tool["name"] for tool in self._scene.part.tools}
         if parsed.refusals:
             return f"makes a call that cannot be read: {parsed.refusals[0].rstrip('.')}"
@@ -370,7 +370,7 @@ class ToolEpisode:
         return self._answer([_message("user", content)], None)
 
     def _close(self, stop: Stop) -> None:
-        """End the turn and judge it; one that was not ended with the stop tool lacks what that tool says."""
+        """End the turn and judge it; a turn that needed the stop tool and did not call it fails."""
         turn, scene = self._turn, self._scene
         turn.stop = stop
         if scene.part is None and scene.judges(stop, self._in_last_turn):

@@ -1,4 +1,4 @@
-"""An environment with tool calls: a subclass supplies tasks, tools and worlds, everything else is here."""
+"""An environment with tool calls: a subclass supplies tasks, tools and worlds; everything else is here."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -34,7 +34,7 @@ class ToolEnvironment(TaskSource):
         return [task.facts for task in self._tasks.values()]
 
     def splits(self) -> Mapping[str, Split]:
-        """Return the default split, whose sides share no group, and the further ones."""
+        """Return the default split, whose sides share no group, and any further splits."""
         groups: dict[str, set[Side | None]] = {}
         for task in self._facts:
             groups.setdefault(task.group, set()).add(task.side)
@@ -68,7 +68,7 @@ class ToolEnvironment(TaskSource):
         return self.task_scene(self._task(task_id), params)
 
     def task_scene(self, task: ToolTask, params: Mapping[str, Any]) -> Scene:
-        """The same for a task that the environment need not know."""
+        """The same for a task that the environment does not have to know."""
         settings = read_settings(params, self.formats[0], self.settings_type)
         return self.scene_type(self, task if settings.turns is None else task.prefix(settings.turns), settings)
 

@@ -1,7 +1,7 @@
-"""Prompt and parser formats: how tools are shown, a message is read and results are written.
+"""Prompt and parser formats: how to show tools, read a message and write results.
 
-`hermes` shows each tool's document as JSON and is what most chat templates with tools were trained on; `compact` shows
-names and arguments only, for policies with a small context. Both fit any environment with tool calls.
+`hermes` shows each tool's document as JSON, the form on which most models with a tool template were trained; `compact`
+shows names and arguments only, for policies with a small context. Both fit any environment with tool calls.
 """
 
 import json
@@ -17,7 +17,7 @@ from seal.system.text import clipped, without_thoughts
 
 
 class Format(ABC):
-    """One prompt and parser mode. It holds no state: one object serves all episodes."""
+    """One prompt and parser format. It holds no state: one object serves all episodes."""
 
     name: str
     cue_wording: PromptWording
@@ -36,11 +36,11 @@ class Format(ABC):
         """Return the canonical assistant text of one call."""
 
     def message(self, text: str, calls: Sequence[Call]) -> str:
-        """Return an assistant's message with a text and calls."""
+        """Return an assistant message with a text and calls."""
         return "\n".join(filter(None, (text, *(self.render_call(*call) for call in calls))))
 
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """Return the messages that answer the calls of one assistant message: here one with a block for each."""
+        """Return the messages that answer the calls of one assistant message: here one message, one block per call."""
         content = "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
         return [{"role": "user", "content": content}]
 
@@ -100,7 +100,7 @@ FORMATS: Mapping[str, Format] = {form.name: form for form in (Hermes(), Compact(
 
 
 def get_format(name: str, formats: Mapping[str, AnyFormat] = FORMATS) -> AnyFormat:
-    """The format of that name; ValueError lists the known ones."""
+    """The format of that name; ValueError lists the known names."""
     if name not in formats:
         raise ValueError(f"tool_prompt_mode {name!r} is unknown; choose one of {', '.join(formats)}.")
     return formats[name]

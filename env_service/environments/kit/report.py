@@ -11,7 +11,7 @@ from seal.method.diagnosis.rules import diagnose
 def assessment(
     turns: Sequence[TurnEvidence], taxonomy: str, off: Collection[str], valid: bool, ended: bool
 ) -> Evaluation:
-    """Everything known about an episode; off: labels that cannot be grounded. ValueError for an unknown taxonomy."""
+    """All that is known about an episode; off: labels that cannot be grounded. ValueError for an unknown taxonomy."""
     diagnoses = diagnose(turns, taxonomy, off)
     by_turn = {diagnosis.turn: diagnosis.label for diagnosis in diagnoses}
     wanted = [by_turn.get(each.turn) for each in turns if each.expected_calls or each.judged == "dialogue"]

@@ -1,6 +1,6 @@
 """The dialogue's view of an environment for one task: its texts, tools, world and verdict.
 
-Here for tasks that an author writes; the benchmark's scene answers as the official pipeline does where that differs.
+This one is for tasks that an author writes; the benchmark's scene follows the official pipeline where that differs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,11 +24,11 @@ History = Sequence[Sequence[CallEvidence]]
 
 
 class Scene:
-    """One task as one episode plays it. Holds no state of the episode: that is in the world and the dialogue.
+    """One task as one episode plays it. It holds no state of the episode: that is in the world and the dialogue.
 
-    category: as profiles, cues and logs name it (`seal.method.diagnosis.categories.qualify`). turns: user
-    turns. part: of the user whose messages the caller says; None where the task has them. writes, max_steps,
-    error_limit, stop_tool: as in `TaskSource`.
+    category: as profiles, cues and logs name it (`seal.method.diagnosis.categories.qualify`). turns: the number of user
+    turns. part: that of the user if the caller sends the user's messages; None if the task has them. writes,
+    max_steps, error_limit, stop_tool: as in `TaskSource`.
     """
 
     def __init__(self, environment: TaskSource, task: ToolTask, settings: EpisodeParams) -> None:
@@ -50,7 +50,7 @@ class Scene:
     # --- what is shown --------------------------------------------------------------
 
     def info(self) -> Mapping[str, Any]:
-        """The identity of the episode: data_hash and keys of the environment's own."""
+        """The identity of the episode: data_hash and the environment's own keys."""
         environment = self._environment
         return {"environment": environment.name, "group": self._task.group, "data_hash": environment.data_hash()}
 
@@ -85,11 +85,11 @@ class Scene:
         return self.format.parse(content, self._documents)
 
     def cut_ends(self, content: str) -> bool:
-        """Return whether a message that a length limit cut ends the episode; else it is read as far as it goes."""
+        """Return whether a message that a length limit cut ends the episode; if not, its text is read as it is."""
         return True
 
     def fatal(self, content: str) -> str | None:
-        """Why the episode cannot go on after this message, should a further one be asked for; None if it can."""
+        """Why the episode cannot continue if another message has to follow this one; None if it can."""
         return None
 
     # --- calls ----------------------------------------------------------------------
@@ -98,11 +98,11 @@ class Scene:
         return self._environment.world(self._task)
 
     def violations(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Violation, ...]:
-        """Return the arguments' violations of the tool's document; () for a tool that has none."""
+        """Return the arguments' violations of the tool's document; () for a tool that has no document."""
         return violations(arguments, self._documents[tool]) if tool in self._documents else ()
 
     def refused(self, name: str, available: bool, violations: Sequence[Violation]) -> Outcome | None:
-        """The answer to a call that is not run; None for one that is."""
+        """The answer to a call that must not run; None for a call that runs."""
         if not available:
             return Outcome(self.error(f"there is no tool {name.strip()[:64]!r}."), "unavailable")
         if violations and self._environment.strict:
@@ -114,7 +114,7 @@ class Scene:
         return f"Error: {reason}"
 
     def reports_failure(self, tool: str, result: str) -> bool:
-        """Whether the text of an outcome without an error says all the same that the call failed."""
+        """Whether an outcome without an error still says in its text that the call failed."""
         return False
 
     # --- the reference and the verdict ----------------------------------------------
@@ -127,19 +127,19 @@ class Scene:
         return self._calls[turn]
 
     def needed(self, turn: int | None) -> Needed:
-        """The tools of these calls; of all turns' for None."""
+        """What the reference's calls of a turn need; of all turns for None."""
         calls = self.reference(turn) if turn is not None else [call for calls in self._calls for call in calls]
         tools = tuple(name for name, _ in calls)
         tools += (self.stop_tool,) if tools and self.stop_tool else ()
         return Needed(tools, tuple(name for name in tools if name in self.writes))
 
     def secrets(self) -> Secrets:
-        """What no cue may tell: the reference's, and the clauses of the instructions of a user whom a model plays."""
+        """What no cue may reveal: the reference's secrets, and the clauses in the instructions of a model's user."""
         secrets = self._environment.task_secrets(self._task)
         return replace(secrets, words=secrets.words | clauses(self.part.instructions if self.part else ""))
 
     def judges(self, stop: Stop, last: bool) -> bool:
-        """Return whether a turn with this stop is compared with the reference. last: it is the task's last turn."""
+        """Return whether a turn that stopped like this is compared with the reference. last: it is the task's last."""
         return stop == "answered"
 
     def check(self, world: World, turn: int, history: History) -> Check:
@@ -150,11 +150,11 @@ class Scene:
         return check
 
     def judge(self, world: World, history: History, said: Sequence[str]) -> Check:
-        """Judge the whole dialogue with a user whom a model plays. said: the policy's texts, without its calls."""
+        """Judge the whole dialogue with a user that a model plays. said: the policy's texts, without its calls."""
         return world.check(self.turns - 1, [call for calls in history for call in calls])
 
     def user_call(self, world: World, call: Call) -> Outcome:
-        """Run a call of one of the user's own tools."""
+        """Run a call that the user makes with one of its own tools."""
         return world.call(*call)
 
     def verdict(self, history: History, passed: bool) -> bool:

@@ -12,7 +12,7 @@ from seal.method.interface.cues import Omega, catalogue
 EVALUATION_SPLITS = ("val", "validation", "validate", "test", "eval", "evaluation")
 
 ParseErrors = Literal["end_turn", "feedback", "end_episode"]
-"""The effect of an unreadable call: it ends the user turn, gets feedback on its fault, or ends the episode."""
+"""The effect of an unreadable call: it ends the user turn, gets feedback on what is wrong, or ends the episode."""
 
 
 class EpisodeParams(BaseModel):
@@ -21,27 +21,27 @@ class EpisodeParams(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     split: str = ""
-    """The split that the task is played for; one of evaluation has no interface."""
+    """The split that the task is played for; an evaluation split has no interface."""
     omega: dict[str, Any] | None = None
     """The interface as JSON."""
     tool_prompt_mode: str = ""
-    """The prompt and parser format; the environment's first by default."""
+    """The prompt and parser format; by default the environment's first."""
     turns: StrictInt | None = None
     """Play the first user turns only."""
     enforce_available_tools: bool | None = None
     """Refuse calls of tools that are not visible; only the benchmark can run them."""
     max_steps: int | None = Field(default=None, ge=1, le=1000)
-    """Messages with calls per user turn; the environment's own number by default."""
+    """Messages with calls per user turn; by default the environment's own number."""
     taxonomy: str = "paper"
     """The rules that diagnose the episode."""
     parse_errors: ParseErrors | None = None
-    """The effect of an unreadable call: by default feedback while a cue gives it, else the end of the turn."""
+    """The effect of an unreadable call: by default feedback while a cue provides it, else the end of the turn."""
     native: bool = False
-    """Answer /create also with the tools, the instructions and the cues as data, for an agent with tool calls."""
+    """Answer /create with the tools, the instructions and the cues as data too, for an agent with tool calls."""
     user: bool = False
-    """Let the caller say the user's messages, in a task whose user a language model can play."""
+    """Let the caller send the user's messages, in a task whose user a language model can play."""
     leak_guard: bool = False
-    """Refuse to say what only the task's reference knows."""
+    """Refuse cues that reveal what only the task's reference knows."""
 
     def requested(self) -> Mapping[str, Any] | Omega | None:
         """The interface that the caller asks for."""
@@ -49,7 +49,7 @@ class EpisodeParams(BaseModel):
 
     @cached_property
     def interface(self) -> Omega | None:
-        """Omega as requested; ValueError names the key at fault, or the split that must run without one."""
+        """Omega as requested; ValueError names the wrong key, or the split that must run without Omega."""
         omega = self.requested()
         if omega is None:
             return None
@@ -68,7 +68,7 @@ AnyParams = TypeVar("AnyParams", bound=EpisodeParams)
 
 
 def read_settings(params: Mapping[str, Any], default: str, model: type[AnyParams]) -> AnyParams:
-    """Check `params`; ValueError says which key is wrong and why. default: the format if they name none."""
+    """Check `params`; ValueError says which key is wrong and why. default: the format if `params` names none."""
     try:
         settings = model.model_validate({"tool_prompt_mode": default, **params})
     except ValidationError as error:

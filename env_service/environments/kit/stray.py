@@ -1,7 +1,7 @@
 """Find calls that a message writes outside its format.
 
 A policy that writes `{"name": ...}` without tags, in a code fence or after a sentence, or `cd(folder="x")` when JSON is
-wanted, tries to call a tool. The official handlers take such a message for an answer; the diagnosis must not (paper,
+expected, tries to call a tool. The official handlers take such a message as an answer; the diagnosis must not (paper,
 Table 5: "the action cannot be parsed"). Prose that mentions a tool, such as "I used `ls()`", is not a call.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 _CANDIDATES = 16
-"""Places of a message that are tried: a bound on the time that any text takes."""
+"""The number of places in a message that are tried, which bounds the time for any text."""
 
 _CANDIDATE_CHARACTERS = 20_000
 _NAMES = ("name", "function", "tool", "tool_name", "function_name", "action")
@@ -61,7 +61,7 @@ def _called(item: Any, tools: Collection[str]) -> str | None:
         item = item["function"]
     name = next((item[key] for key in _NAMES if isinstance(item.get(key), str)), None)
     given = any(isinstance(item.get(key), dict | str) for key in _ARGUMENTS)
-    if tools and name not in tools:  # an answer may hold any name beside an input
+    if tools and name not in tools:  # an answer may hold any name next to an input
         given = str(item.get("arguments")).lstrip().startswith("{")
     return name if name and (given or (name in tools and len(item) == 1)) else None
 
@@ -89,7 +89,7 @@ def _is_call(source: str, known: bool) -> bool:
 
 
 def _balanced(text: str, start: int) -> str | None:
-    """The text from an opening bracket to the one that closes it, quotes respected."""
+    """The text from an opening bracket to the one that closes it; brackets in quotes do not count."""
     closing: list[str] = []
     for part in _PART.finditer(text, start, start + _CANDIDATE_CHARACTERS):
         if part[0] in _CLOSING:

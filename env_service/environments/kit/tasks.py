@@ -1,4 +1,4 @@
-"""The part of an environment with tool calls that its author writes: tasks, their tools and worlds."""
+"""What the author of an environment with tool calls writes: tasks, their tools and worlds."""
 
 import json
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ from seal.method.interface.secrets import Secrets, reference_secrets
 
 
 class Turns:
-    """The user turns of a task, of which a prefix can be played. users, reference: one entry per user turn."""
+    """The user turns of a task; a prefix of them can be played. users, reference: one entry per user turn."""
 
     id: str
     users: tuple[Any, ...]
@@ -32,7 +32,7 @@ class Turns:
 class ToolTask(Turns):
     """One task: users has a message for each user turn, reference the calls that each turn needs.
 
-    category, side and group: as in `TaskFacts`. data: whatever the environment needs to set its world up.
+    category, side and group: as in `TaskFacts`. data: anything that the environment needs to set up its world.
     """
 
     id: str
@@ -65,11 +65,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class UserPart:
-    """The user of a task, for a language model that plays it. The policy is shown none of this.
+    """The user of a task, for a language model that plays it. The policy sees none of this.
 
-    instructions: the model's system text, which names `stops`. greeting: what it answers first, as if the policy had
-    said it. tools: documents of the tools that the user has. stops: a message that holds one of these ends the episode.
-    max_messages: of the user, after which the episode ends at the step limit.
+    instructions: the model's system text, which names `stops`. greeting: the message that it answers first, as if from
+    the policy. tools: documents of the user's tools. stops: a message that contains one of these ends the episode.
+    max_messages: after this many messages of the user, the episode ends with a step limit.
     """
 
     instructions: str
@@ -89,7 +89,7 @@ _FORMATS: Mapping[str, Format] = {**AGENT_FORMATS, MODE: ToolCalls()}
 
 @dataclass(frozen=True)
 class Needed:
-    """The tools of a turn's reference calls, those of them that change the state, and why the reference fails if so."""
+    """The tools of a turn's reference calls, those that change the state, and why the reference fails, if it does."""
 
     tools: tuple[str, ...]
     writes: tuple[str, ...]
@@ -98,10 +98,10 @@ class Needed:
 
 @dataclass(frozen=True)
 class Check:
-    """The verifier's facts about a turn that is over; None for a comparison that it does not make.
+    """The verifier's facts about a finished turn; None for a comparison that it does not make.
 
-    absent: the tools of the reference calls whose result was needed and not obtained.
-    instances_match: whether the same simulators are there as in the reference's run.
+    absent: the tools of the reference calls whose result was needed but not obtained.
+    instances_match: whether the same simulators exist as in the reference's run.
     """
 
     state_match: bool | None = None
@@ -113,7 +113,7 @@ class Check:
         for name in ("state_match", "response_match", "instances_match"):
             if (value := getattr(self, name)) not in (True, False, None):
                 raise TypeError(f"Check.{name} is {value!r:.80}: give True, False or None.")
-            object.__setattr__(self, name, None if value is None else bool(value))  # numpy's is another True
+            object.__setattr__(self, name, None if value is None else bool(value))  # numpy's True is another object
 
     @property
     def passed(self) -> bool:
@@ -123,18 +123,18 @@ class Check:
 
 
 def own(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as a world may keep and change them: those of evidence and references stay as they were."""
+    """A copy of the arguments that a world may keep and change, so that evidence and references stay as they were."""
     return json.loads(json.dumps(arguments))
 
 
 class World(Protocol):
-    """The state of one episode. It shares nothing that a call can change with another world."""
+    """The state of one episode. Worlds share nothing that a call can change."""
 
     def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
-        """Run one documented tool. Wrong arguments are an outcome with an error, never an exception."""
+        """Run one documented tool. Wrong arguments give an outcome with an error, never an exception."""
 
     def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:
-        """Judge user turn `turn` (from 0) when it ends. calls: those of the turn. Changes nothing."""
+        """Judge user turn `turn` (from 0) when it ends. calls: the turn's calls. Changes nothing."""
 
 
 _MISSING = (("description", ""), ("parameters", {}))
@@ -144,10 +144,10 @@ class TaskSource(ABC):
     """A source of tasks: its author writes `name`, `writes`, `rule` and the abstract methods.
 
     rule: one sentence that says what never is on both sides of the default split. strict: calls whose arguments break
-    the tool's document are answered with an error and not run. max_steps: messages with calls per user turn.
-    error_limit: failed calls after which an episode ends; None for no limit. stop_tool: a tool that ends the user turn;
-    a message without a call then ends it too, but the turn fails. Nothing of the message that calls it is run.
-    own_users: false where only a model plays the users, so that `users` says nothing.
+    the tool's document get an error and do not run. max_steps: messages with calls per user turn. error_limit: failed
+    calls after which an episode ends; None for no limit. stop_tool: a tool that ends the user turn; a message without a
+    call then ends the turn too, but the turn fails. No call in the message that calls the stop tool is run.
+    own_users: false if only a model plays the users, so that `users` is not used.
     """
 
     name: ClassVar[str]
@@ -163,14 +163,14 @@ class TaskSource(ABC):
 
     @abstractmethod
     def load(self) -> Sequence[ToolTask]:
-        """Every task, in the order of all lists. Called once per process."""
+        """Every task, in the order that all lists use. Called once per process."""
 
     @abstractmethod
     def tools(self, task: ToolTask) -> Sequence[Document]:
         """The documents of the tools that a task offers."""
 
     def described(self, task: ToolTask) -> Sequence[Document]:
-        """The same, with an empty description and empty parameters where a document has none."""
+        """The same, with an empty description and empty parameters if a document has none."""
         return [{**tool, **{key: none for key, none in _MISSING if tool.get(key) is None}} for tool in self.tools(task)]
 
     @abstractmethod
@@ -182,7 +182,7 @@ class TaskSource(ABC):
         """sha256 (hex) over everything that tasks and worlds are made of."""
 
     def instructions(self, task: ToolTask, compact: bool) -> str:
-        """The system text before the tools; a compact format wants the shortest that will do."""
+        """The system text before the tools; for a compact format, the shortest that is sufficient."""
         return ""
 
     def packages(self) -> Mapping[str, str]:
@@ -190,15 +190,15 @@ class TaskSource(ABC):
         return {}
 
     def user(self, task: ToolTask) -> UserPart | None:
-        """The user as a language model plays it where a run names one (`seal.user`); None where `users` is all."""
+        """The user that a language model plays if a run names one (`seal.user`); None if there is only `users`."""
         return None
 
     def further_splits(self) -> Mapping[str, tuple[Split, Mapping[str, Sequence[str]]]]:
-        """Splits beside the default one: each with the task ids of its sides."""
+        """Further splits beside the default one, each with the task ids of its sides."""
         return {}
 
     def form(self, name: str) -> Format:
-        """A prompt and parser format; ValueError for an unknown one."""
+        """The prompt and parser format of that name; ValueError for an unknown name."""
         return get_format(name, _FORMATS)
 
     def calls(self, task: ToolTask) -> Sequence[Sequence[Call]]:

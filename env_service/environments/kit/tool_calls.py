@@ -1,6 +1,6 @@
 """Tools and their calls as a chat API has them, apart from the text: `tools` in a request, `tool_calls` in an answer.
 
-An episode exchanges text, so both are written into it as JSON; whoever asks the model takes them out again.
+An episode exchanges text, so both are written into it as JSON; the code that asks the model takes them out again.
 """
 
 import json
@@ -16,11 +16,11 @@ from seal.method.interface.wording import PromptWording
 from seal.system.text import without_thoughts
 
 MODE = "openai_fc"
-"""The name of the format whose calls an API reads, in evaluation alone."""
+"""The name of the format whose calls an API reads, only in evaluation."""
 NATIVE = "native"
-"""The name of the format whose calls the agent loop reads, in training alone (`seal.rollout.native`)."""
+"""The name of the format whose calls the agent loop reads, only in training (`seal.rollout.native`)."""
 UNREAD = "unread"
-"""The key of an entry of `tool_calls` that is no call: it says why what looked like one was not read."""
+"""The key of a `tool_calls` entry that looked like a call but was not read: its value says why."""
 _OPENING = '[{"type": "function"'
 
 
@@ -39,7 +39,7 @@ class ToolCalls(Format):
         return [{"type": "function", "function": {key: tool.get(key, empty[key]) for key in empty}} for tool in tools]
 
     def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
-        """Read the calls of a message: all of them, or, as officially, none if one is not a call."""
+        """Read the calls of a message: all of them, or none if one is not a call, as in the official handler."""
         parsed = _read_calls(*read_message(text), tools)
         return replace(parsed, calls=(), refusals=parsed.refusals[:1]) if parsed.refusals else parsed
 
@@ -50,7 +50,7 @@ class ToolCalls(Format):
         return self.message("", [(name, arguments)])
 
     def message(self, text: str, calls: Sequence[Call]) -> str:
-        """Return an assistant's message with a text and calls."""
+        """Return an assistant message with a text and calls."""
         return write_message(text, [entry(*call, f"call_{number}") for number, call in enumerate(calls)])
 
 
@@ -61,13 +61,13 @@ class Native(ToolCalls):
     cue_wording = PromptWording("Write each call in the form that the system text gives for tool calls.")
 
     def parse(self, text: str, tools: Collection[str] = ()) -> Parsed:
-        """Read the calls of a message, and refuse what looked like one and was not read."""
+        """Read the calls of a message; whatever looked like a call but was not read becomes a refusal."""
         content, entries = read_message(text)
         return _read_calls(without_thoughts(content), entries, tools)
 
 
 AGENT_FORMATS: Mapping[str, Format] = {**FORMATS, NATIVE: Native()}
-"""The formats in which a policy reads the tools of an agent that brings its own."""
+"""The formats in which a policy reads the tools of an agent that brings its own tools."""
 
 
 def _read_calls(content: str, entries: Sequence[Mapping[str, Any]], tools: Collection[str]) -> Parsed:
@@ -90,7 +90,7 @@ def entry(name: str, arguments: Mapping[str, Any], identity: str) -> dict[str, A
 
 
 def write_message(content: str, calls: Sequence[Mapping[str, Any]]) -> str:
-    """Return an assistant message as text: its content if that is all, else JSON with `tool_calls` beside it."""
+    """Return an assistant message as text: its content if there is nothing else, else JSON with `tool_calls` too."""
     if content and not calls and read_message(content) == (content, []):
         return content
     return json.dumps({"content": content, "tool_calls": list(calls)})
@@ -108,18 +108,18 @@ def read_message(text: str) -> tuple[str, list[dict[str, Any]]]:
 
 
 def with_tools(text: str, definitions: Sequence[Mapping[str, Any]]) -> str:
-    """Return a message that shows these tools too, in its last line."""
+    """Return a message that also shows these tools, in its last line."""
     return f"{text}\n{json.dumps(definitions)}".lstrip("\n") if definitions else text
 
 
 def split_tools(text: str) -> tuple[str, list[dict[str, Any]]]:
-    """A message without the tools that `with_tools` wrote into it, and these."""
+    """A message without the tools that `with_tools` wrote into it, and those tools."""
     before, _, last = text.rpartition("\n")
     return (before, json.loads(last)) if last.startswith(_OPENING) else (text, [])
 
 
 def split_cues(system: str) -> tuple[str, str]:
-    """A system text up to its tools, and what Omega added after them; no cues without tools."""
+    """A system text up to its tools, and the cues that Omega added after them; without tools, no cues."""
     before, found, rest = f"\n{system}".rpartition(f"\n{_OPENING}")
     tools, _, cues = rest.partition("\n")
     return (f"{before}{found}{tools}"[1:], cues.strip("\n")) if found else (system, "")

@@ -15,7 +15,7 @@ class ToolError(Exception):
 class MethodWorld:
     """Runs the tool NAME as the method `tool_NAME`, `list.all` as `tool_list_all`. A subclass adds these and `check`.
 
-    A method gets its document's arguments, already checked if the environment is strict, and returns text or JSON.
+    A method gets the arguments of its document, already checked if the environment is strict, and returns text or JSON.
     """
 
     def method(self, name: str) -> Any:
@@ -27,7 +27,7 @@ class MethodWorld:
         method = self.method(name)
         try:
             inspect.signature(method).bind(**arguments)
-        except TypeError as error:  # a document that does not close its arguments lets further ones through
+        except TypeError as error:  # a document that does not forbid further arguments lets them through
             return Outcome(f"Error: {name}: {error}.", "signature")
         try:
             result = method(**arguments)

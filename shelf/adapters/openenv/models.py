@@ -1,4 +1,4 @@
-"""The types that client and server exchange: OpenEnv's, with the fields of a dialogue."""
+"""The types that client and server exchange: OpenEnv's types with the fields of a dialogue."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ class SealObservation(Observation):
 
 
 class SealState(State):
-    """Where the episode stands."""
+    """The current state of the episode."""
 
     task_id: str | None = None
     split: str | None = None

@@ -45,7 +45,7 @@ def list_environments() -> None:
         try:
             environment = get_environment(name)
             sides = ", ".join(f"{len(environment.task_ids(side))} {side}" for side in ("train", "eval"))
-        except Exception as error:  # a package may be anybody's code
+        except Exception as error:  # a package is third-party code and can raise anything
             sides = str(error) or type(error).__name__
         table.add_row(name, location, sides)
     Console(emoji=False).print(table)
@@ -70,7 +70,7 @@ def show(
     mode: Annotated[str | None, option("Prompt format (default: the environment's first).", "MODE")] = None,
     location: Location = None,
 ) -> None:
-    """Print one task, played by its reference: what a policy reads, what it must say, and the verdict."""
+    """Print one task, played by its reference: what a policy reads, what it should say, and the verdict."""
     from shelf.authoring.runs import dialogue, play, reference_run, sample
 
     console = Console(emoji=False, soft_wrap=True)
@@ -96,8 +96,8 @@ def check(
 ) -> None:
     """Check that an environment keeps the contract: determinism, replay, isolation, deadlines, verdicts, leaks, speed.
 
-    Also prints the labels whose rules are off in the environment. Exit code 1: a check does not pass; its line
-    shows the first example.
+    Also prints the labels whose rules are off in the environment. Exit code 1: a check fails; its line shows the
+    first example.
     """
     from shelf.authoring.conformance import conformance
 

@@ -1,4 +1,4 @@
-"""tau2-bench's airline, retail and telecom with a user whom a language model plays, as the package prompts it."""
+"""tau2-bench's airline, retail and telecom with a user that a language model plays, prompted as in the package."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _UNGROUNDED = {
     labels.INSTANCE_MISMATCH: "there is one set of databases",
 }
 MAX_MESSAGES = 60
-"""Of the user; the package's 200 steps count calls and their answers too."""
+"""The limit of user messages; the package's 200 steps also count calls and their answers."""
 
 
 class DialogueScene(Scene):
     """A dialogue that the package's evaluators judge as a whole."""
 
     def judge(self, world: Any, history: History, said: Sequence[str]) -> Check:
-        """Compare the databases, and what the agent was to tell the user."""
+        """Compare the databases, and check what the agent should tell the user."""
         return world.judge([call for calls in history for call in calls], said)
 
     def user_call(self, world: Any, call: Call) -> Outcome:
-        """Run a tool of the user's side."""
+        """Run a tool on the user's side."""
         return world.user_call(*call)
 
 
@@ -61,7 +61,7 @@ class RecordsWorld:
         return Outcome(answer.text, "execution" if binds(_tools(self._domain)[name], arguments) else "signature")
 
     def judge(self, calls: Sequence[CallEvidence], said: Sequence[str]) -> Check:
-        """Compare the database with the reference's, and what was said with what the user must learn."""
+        """Compare the database with the reference's, and check that the user was told what they must learn."""
         wanted = _gold(self._domain, json.dumps(self._criteria["actions"]))
         told = self._criteria.get("communicate_info") or ()
         response = not package.untold(told, said) if told else None
@@ -69,7 +69,7 @@ class RecordsWorld:
 
 
 class DialogueEnvironment(ToolEnvironment):
-    """A domain with one database, and its tasks. domain: which."""
+    """A domain with one database, and its tasks."""
 
     domain: ClassVar[Domain]
     scene_type = DialogueScene
@@ -104,7 +104,7 @@ class DialogueEnvironment(ToolEnvironment):
         return RecordsWorld(self.domain, task)
 
     def user(self, task: ToolTask) -> UserPart:
-        """Return the part as the package's user simulator gives it."""
+        """Return the user's part as the package's user simulator words it."""
         prompt = package.user_prompt(task.data["user_scenario"], tools=False)
         return UserPart(prompt, stops=package.STOPS, max_messages=MAX_MESSAGES)
 
@@ -136,7 +136,7 @@ class RetailEnvironment(DialogueEnvironment):
 
 
 class TelecomUserWorld(TelecomWorld):
-    """A telecom episode in which the phone is the user's."""
+    """A telecom episode in which the user has the phone."""
 
     solo = False
 
@@ -150,12 +150,12 @@ class TelecomUserWorld(TelecomWorld):
         return self._outcome(name, arguments, "user")
 
     def judge(self, calls: Sequence[CallEvidence], said: Sequence[str]) -> Check:
-        """As in solo mode, with the user's calls among the actions."""
+        """Judge as in solo mode, with the user's calls among the actions."""
         return self.check(0, [*calls, *self._user_calls])
 
 
 class TelecomUserEnvironment(TelecomEnvironment):
-    """Telecom's tasks with a user, who has the phone."""
+    """The telecom tasks with a user, who has the phone."""
 
     name = "tau2_telecom_user"
     scene_type = DialogueScene
@@ -168,7 +168,7 @@ class TelecomUserEnvironment(TelecomEnvironment):
         return package.data_hash(package.USER_SOURCES)
 
     def load(self) -> Sequence[ToolTask]:
-        """Return the tasks with the calls of the agent's own in their references."""
+        """Return the tasks with only the agent's own calls in their references."""
         agents = {document["name"] for document in package.tool_schemas()[0]}
         return [
             replace(task, reference=(tuple(call for call in task.reference[0] if call[0] in agents),))
@@ -184,7 +184,7 @@ class TelecomUserEnvironment(TelecomEnvironment):
         return TelecomUserWorld(task)
 
     def user(self, task: ToolTask) -> UserPart:
-        """Return the part as the package's user simulator gives it, with the tools of the phone."""
+        """Return the user's part as the package's user simulator words it, with the tools of the phone."""
         prompt, tools = package.user_prompt(task.data["user_scenario"], tools=True), package.tool_schemas()[1]
         return UserPart(prompt, tools=tools, stops=package.STOPS, max_messages=MAX_MESSAGES)
 
@@ -205,7 +205,7 @@ def _tools(domain: Domain) -> Mapping[str, Any]:
 
 @cache
 def _gold(domain: Domain, actions: str) -> str:
-    """The hash of the state that the reference's actions leave, as the package makes it; actions: as JSON."""
+    """The package's hash of the state that the reference's actions leave; actions: as JSON."""
     records = package.Records(domain)
     for action in json.loads(actions) or ():
         records.respond(action["name"], action["arguments"])

@@ -38,7 +38,7 @@ class TelecomEnvironment(ToolEnvironment):
     }
     strict = False  # the package answers wrong arguments itself
     stop_tool = DONE
-    max_steps = 100  # the package's 200 count the answers to calls too
+    max_steps = 100  # the package's 200 also count the answers to calls
     error_limit = 10
 
     def load(self) -> Sequence[ToolTask]:
@@ -46,13 +46,13 @@ class TelecomEnvironment(ToolEnvironment):
         return [_task(entry) for entry in json.loads(package.TASKS.read_bytes())]
 
     def further_splits(self) -> Mapping[str, tuple[Split, Mapping[str, Sequence[str]]]]:
-        """Return the package's own split, whose sides share faults, and its base set as the public figures use it."""
+        """Return the package's own split, whose sides share faults, and its base set, which the public figures use."""
         ids = json.loads(package.SPLITS.read_bytes())
         own = Split("The package's train and test tasks; faults are on both sides.", held_out=False)
         return {"package": (own, {"train": ids["train"], "eval": ids["test"], "base": ids["base"]})}
 
     def tools(self, task: ToolTask) -> Sequence[Document]:
-        """Return the documents of both sides' tools, and of the one that ends the episode."""
+        """Return the documents of both sides' tools, and of the tool that ends the episode."""
         return _documents()
 
     def world(self, task: ToolTask) -> TelecomWorld:

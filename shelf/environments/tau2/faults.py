@@ -1,8 +1,8 @@
 """The atomic faults that telecom's tasks combine, and the split that holds some of them out.
 
 2,285 tasks combine 19 faults. The package's own split divides tasks, so that every fault is on both sides. Here
-families of faults, which share a remedy, are held out: a task is for training if it has none of them, and for
-evaluation if it has no other ones. Tasks that mix both belong to neither side.
+families of faults, which share a remedy, are held out: a task is for training if it has no held-out fault, and for
+evaluation if it has only held-out faults. Tasks that mix both belong to neither side.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def side_of(task_id: str) -> Side | None:
 
 
 def group_of(task_id: str) -> str:
-    """The families of a task's faults, which decide its side."""
+    """The families of a task's faults, which determine its side."""
     return " + ".join(sorted({_FAMILY[fault] for fault in faults_of(task_id)}))
 
 

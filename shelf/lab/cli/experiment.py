@@ -18,7 +18,7 @@ app = typer.Typer(
 
 
 def complete_experiment(incomplete: str) -> list[str]:
-    """The experiments of exp/experiments that begin with what was typed."""
+    """The experiments in exp/experiments whose path begins with what was typed."""
     names = (str(path.relative_to(HOME)) for path in sorted((HOME / "exp" / "experiments").glob("*.yaml")))
     return [name for name in names if name.startswith(incomplete)]
 
@@ -44,7 +44,7 @@ def plan(
 ) -> None:
     """Check every arm and print runs, hours, disk and power; start nothing.
 
-    Times and power are those of finished runs; before the first, times are those that the file gives under `cost`.
+    Times and power come from finished runs; before the first one finishes, times come from `cost` in the file.
     """
 
     from shelf.lab.experiment.arms import composed_arms, require_unchanged
@@ -73,12 +73,12 @@ def run(
     ] = "",
     only: Annotated[str, option("Run only these arms, for instance vanilla,seal.", "LIST")] = "",
 ) -> None:
-    """Run what the matrix lacks, each run as `seal train --with-service`.
+    """Run what is missing in the matrix, each run as `seal train --with-service`.
 
-    The first run registers the file. Ctrl-C saves the runs under way; the same command goes on after any interruption.
-    When a run has ended, its results are kept and its checkpoints removed (`keep` in the file).
+    The first run registers the file. Ctrl-C saves the runs in progress; the same command continues after any
+    interruption. When a run has finished, its results are kept and its checkpoints removed (`keep` in the file).
 
-    Exits with 0 if every run that was asked for has finished, 3 if some failed, 2 if the experiment cannot start.
+    Exits with 0 if every requested run has finished, 3 if some failed, 2 if the experiment cannot start.
     """
     from shelf.lab.experiment.arms import composed_arms
     from shelf.lab.experiment.matrix import Experiment
@@ -126,8 +126,8 @@ def report(
 ) -> None:
     """Print the effects of the arms, and write them as a page with a picture.
 
-    Effects are paired by seed and task, with 95 % intervals over seeds and scenarios, and p-values corrected by Holm.
-    Runs that are still missing are named; the report of an unfinished matrix says so.
+    Effects are paired by seed and task, with 95 % intervals over seeds and scenarios and Holm-corrected p-values.
+    The report names runs that are still missing, and says if the matrix is unfinished.
     """
     from rich.markdown import Markdown
 

@@ -34,7 +34,7 @@ def rescore(
     atif: Annotated[Path | None, option("The rollouts that were judged again, as ATIF v1.8 files.", "DIR")] = None,
     processes: Annotated[int | None, option("Default: one per core.", "N", least=1)] = None,
 ) -> None:
-    """Play stored episodes again and judge them by the present checker, taxonomy and reward.
+    """Play stored episodes again and judge them by the current checker, taxonomy and reward.
 
     Prints what changed and why, paired by task. Exits with 1 if rollouts cannot be played again, 2 for bad input.
     """

@@ -24,7 +24,7 @@ def verify(
     every: Annotated[bool, typer.Option("--all", help=f"Print every difference, not only the first {SHOWN}.")] = False,
     processes: Annotated[int | None, option("Default: one per core.", "N", least=1)] = None,
 ) -> None:
-    """Play every rollout of a run again, and compute verdicts, labels, advantages, C_t, rho, w and Omega from that.
+    """Play every rollout of a run again, and compute verdicts, labels, advantages, C_t, rho, w and Omega from it.
 
     Needs no GPU and no weights. Exits with 0 if nothing differs, 1 if something does, 2 for bad input.
     """
@@ -45,7 +45,7 @@ def verify(
 
 
 def _parts(found: "Findings", most: int | None) -> list:
-    """The findings for people. most: at most this many differences; None for all."""
+    """The findings for people. most: show at most this many differences; None shows all."""
     from shelf.statistics.tables import table
 
     made = table("Computed again", ["what", "agree", "of"])

@@ -1,4 +1,4 @@
-"""The configurations that an experiment's arms compose to, and whether they still match those of the first runs."""
+"""The configurations to which an experiment's arms compose, and whether they still match those of the first runs."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -58,7 +58,7 @@ class ComposedArm:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The configuration that decides the results: flat, without seed, places and loggers."""
+        """The configuration that determines the results: flat, without seed, places and loggers."""
         return _facts(self.config)
 
     @property
@@ -68,7 +68,7 @@ class ComposedArm:
 
 
 def composed_arms(experiment: Experiment) -> dict[str, ComposedArm]:
-    """Every arm, composed; LaunchError for the first that cannot be or does not validate an outcome of the design."""
+    """Every arm, composed; LaunchError for the first that cannot be composed or does not measure an outcome."""
     arms = {arm: _composed(experiment, arm) for arm in experiment.design.arms}
     for arm in arms.values():
         for outcome in experiment.design.outcomes:
@@ -97,10 +97,10 @@ def _require_validated(experiment: Experiment, arm: ComposedArm, outcome: Outcom
 
 
 def require_unchanged(experiment: Experiment, arms: Mapping[str, ComposedArm]) -> None:
-    """LaunchError if an arm of which runs have started composes to something else now.
+    """LaunchError if an arm with started runs now composes to something else.
 
-    A setting of SEAL that a later version has added counts with its default in the runs before it. Of a published
-    experiment that misses no run nothing need be as it was.
+    If a later version of SEAL added a setting, earlier runs count as having its default. A published experiment
+    without missing runs is not checked.
     """
     if not experiment.has_runs and len([*experiment.finished()]) == len(experiment.cells):
         return
@@ -123,14 +123,14 @@ def require_unchanged(experiment: Experiment, arms: Mapping[str, ComposedArm]) -
 
 
 def record_configuration(experiment: Experiment, arm: ComposedArm) -> None:
-    """Write down what an arm composes to, once; paths start from the repository, so that it can be moved."""
+    """Record the composed configuration of an arm, once; paths start from the repository, so that it can be moved."""
     path = experiment.configuration(arm.name)
     if not path.is_file():
         write_text(OmegaConf.to_yaml(movable(OmegaConf.to_container(arm.config, resolve=True))), path)
 
 
 def recorded_arm(experiment: Experiment, name: str) -> ComposedArm | None:
-    """An arm as its first run started with it; None before that."""
+    """An arm as it was when its first run started; None before that."""
     path = experiment.configuration(name)
     if not path.is_file():
         return None
@@ -158,7 +158,7 @@ def _steps(config: DictConfig) -> int:
 
 
 def _facts(config: DictConfig) -> dict[str, Any]:
-    """The configuration by full key, paths from the repository on, and what names the run left out."""
+    """The configuration by full key, with paths from the repository on and without what names the run."""
     found = movable(OmegaConf.to_container(config, resolve=True))
     return dict(_flat(found, "", str(found["seal"]["run_dir"])))
 
@@ -176,13 +176,13 @@ def _flat(value: Any, key: str, run_dir: str) -> Iterator[tuple[str, Any]]:
 
 
 def movable(value: Any) -> Any:
-    """A configuration, or a part of it, whose paths in the checkout are relative to it.
+    """A configuration, or a part of it, with paths in the checkout made relative to the checkout.
 
-    It then says nothing of the machine, and is the same in every clone.
+    It then does not depend on the machine, and is the same in every clone.
     """
     if isinstance(value, Mapping):
         return {key: movable(item) for key, item in value.items()}
     if isinstance(value, list):
         return [movable(item) for item in value]
-    # Not within another path.
+    # The lookbehind prevents a match inside another path.
     return re.sub(rf"(?<![\w./-]){re.escape(str(HOME))}/", "", value) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""From the folder of a finished run to its result; what is large is removed afterwards."""
+"""From the folder of a finished run to its result; large files are removed afterwards."""
 
 import gzip
 import json
@@ -52,7 +52,7 @@ def is_whole(folder: RunFolder, arm: ComposedArm) -> bool:
 
 
 def collect(experiment: Experiment, cell: Cell, arm: ComposedArm) -> RunResult:
-    """Write the result of a run that is whole. ValueError if its logs cannot be read."""
+    """Write the result of a complete run. ValueError if its logs cannot be read."""
     folder = experiment.run(cell)
     steps, bad = read_steps(folder.steps)
     log = read_validation_dir(folder.path) if has_validations(folder) else Log(())
@@ -82,7 +82,7 @@ def collect(experiment: Experiment, cell: Cell, arm: ComposedArm) -> RunResult:
 
 
 def drop(folder: RunFolder, keep: Keep) -> None:
-    """Remove what an experiment does not keep of a run that has a result."""
+    """Remove the files that an experiment does not keep of a run with a result."""
     if keep.checkpoints == "none":
         shutil.rmtree(folder.checkpoints, ignore_errors=True)
     elif keep.checkpoints == "last" and (last := last_step(folder.checkpoints)) is not None:
@@ -100,9 +100,9 @@ def drop(folder: RunFolder, keep: Keep) -> None:
 
 
 def collect_finished(experiment: Experiment, drops: bool = False) -> None:
-    """Take in every run that is whole and has no result yet; drops: remove what is not kept of those that have one.
+    """Collect every run that is complete and has no result yet; drops: remove what is not kept of runs with a result.
 
-    A run that a launcher works on is left alone, and so is a folder that holds results without the runs.
+    A run on which a launcher works is left alone, and so is a folder that holds results without the runs.
     """
     if not experiment.has_runs:
         return
@@ -125,7 +125,7 @@ def collect_finished(experiment: Experiment, drops: bool = False) -> None:
 
 @contextmanager
 def hold_run(run_dir: Path) -> Iterator[bool]:
-    """Hold the folder's lock as a launcher would; yields False if one, or the rest of its run, works there."""
+    """Hold the folder's lock as a launcher would; yields False if a launcher, or the rest of its run, works there."""
     with ExitStack() as stack:
         try:
             stack.enter_context(hold(RunFolder(run_dir)))
@@ -144,7 +144,7 @@ def write_results(experiment: Experiment) -> None:
 
 
 def changes_outside(patch: str, folder: str) -> bool:
-    """Return whether a patch of `git diff` touches a file outside the folder, a path in the repository."""
+    """Return whether a patch of `git diff` touches a file outside the folder (a path in the repository)."""
     headers = (line for line in patch.splitlines() if line.startswith("diff --git "))
     return any(not line.startswith(f"diff --git a/{folder}/") for line in headers)
 
@@ -156,7 +156,7 @@ def _recorded(experiment: Experiment, cell: Cell) -> tuple[str, str]:
     if last is None:
         return "", ""
     patch, found = last.with_name("diff.patch"), json.loads(last.read_text(encoding="utf-8"))
-    # An experiment in the repository changes its own results while its runs go on.
+    # An experiment in the repository changes its own results while it runs.
     changed = patch.is_file() and changes_outside(
         patch.read_text(encoding="utf-8", errors="replace"), os.path.relpath(experiment.folder, HOME)
     )

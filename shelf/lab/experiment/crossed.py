@@ -1,6 +1,6 @@
 """A mean over seeds x scenarios, with an interval for new seeds and new scenarios.
 
-A cell is what one seed scored on one scenario (or the difference of two arms there). Seeds and scenarios are both
+A cell is the score of one seed on one scenario (or the difference of two arms there). Seeds and scenarios are both
 samples: with S seeds and C scenarios, and mean squares between seeds, between scenarios and of the rest,
 
     V = V_seeds + V_scenarios - V_rest,    V_seeds = MS_seeds / (S C), and so on,
@@ -82,9 +82,9 @@ def crossed_mean(
 ) -> CrossedMean:
     """The mean of scores over seeds and tasks.
 
-    scores: (S, n), one row per seed and one column per task, without gaps. scenarios: (n,), what is drawn together.
-    strata: (n,), what is averaged first and then over (the data source). weights: (n,), of each task in its stratum
-    (its number of turns), equal by default. ValueError for a stratum of fewer than two scenarios.
+    scores: (S, n), one row per seed and one column per task, without gaps. scenarios: (n,), which tasks are drawn
+    together. strata: (n,), the data sources: the mean is taken within each, then over them. weights: (n,), that of each
+    task in its stratum (its number of turns), equal by default. ValueError for a stratum of fewer than two scenarios.
     """
     names, code = np.unique(scenarios, return_inverse=True)
     s, n, c, kinds = len(scores), scores.shape[1], len(names), np.unique(strata)
@@ -99,7 +99,7 @@ def crossed_mean(
         weight[inside] = shares / len(kinds)
         centre[inside] = (scores[:, inside] @ shares).mean()
     value = float((scores * weight).sum() / s)
-    # z: what each scenario adds to the deviation of each seed's mean.
+    # z: how much each scenario adds to the deviation of each seed's mean.
     z = np.zeros((s, c))
     np.add.at(z.T, code, ((scores - centre) * weight).T)
     variances = _variances(z)
@@ -113,7 +113,7 @@ def crossed_mean(
 
 
 def seed_interval(means: np.ndarray) -> tuple[float, float]:
-    """Student's interval of a mean over seeds, with the tasks as they are; (nan, nan) for a single seed."""
+    """Student's interval of a mean over seeds, for these tasks; (nan, nan) for a single seed."""
     if len(means) < 2:
         return math.nan, math.nan
     error = float(means.std(ddof=1)) / math.sqrt(len(means))
@@ -147,7 +147,7 @@ def _components(v: Variances) -> Components | None:
 
 
 def _constant(value: float, s: int, c: int, n: int) -> CrossedMean:
-    """The mean of equal scores: that no scenario deviated bounds how many do in general."""
+    """The mean of equal scores: because no scenario deviated, the share that does in general is bounded."""
     half = 1 - ((1 - CONFIDENCE) / 2) ** (1 / c)
     p = 1.0 if abs(value) < NOTHING else min(1.0, 2 * 0.5**c)
     none = Components(0.0, 0.0, 0.0) if s > 1 else None

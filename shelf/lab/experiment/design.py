@@ -1,4 +1,4 @@
-"""The file of an experiment: its question, its arms and seeds, and the outcome that was chosen before the first run."""
+"""The file of an experiment: its question, its arms and seeds, and the outcome chosen before the first run."""
 
 import json
 import re
@@ -39,7 +39,7 @@ class Arm(Settings):
     recipe: str | None = None
     """A recipe in place of the experiment's."""
     overrides: tuple[str, ...] = ()
-    """Changes of the arm, as `key=value`; they follow the experiment's own overrides."""
+    """Overrides of the arm, as `key=value`; they follow the experiment's own overrides."""
     seeds: tuple[NonNegativeInt, ...] | None = None
     """Seeds in place of the experiment's, as a list or as `0-4`."""
     about: str = ""
@@ -93,44 +93,44 @@ class Contrast(Settings):
     """One comparison: an arm against another."""
 
     arm: str
-    """The arm whose effect is asked for."""
+    """The arm whose effect is measured."""
     against: str
-    """The arm that it is compared with."""
+    """The arm with which it is compared."""
 
 
 class Cost(Settings):
-    """The cost of a run, for the plan until runs of the experiment have ended and supply their own."""
+    """The cost of a run, used for the plan until finished runs of the experiment supply measurements."""
 
     seconds_per_step: PositiveFloat
-    """Seconds of a training step."""
+    """Seconds per training step."""
     start_s: NonNegativeFloat = 60
     """Seconds until the first step begins: service, Ray, engine, weights."""
     validation_s: NonNegativeFloat = 0
-    """Seconds of one validation."""
+    """Seconds per validation."""
     checkpoint_gb: PositiveFloat | None = None
-    """GiB of a checkpoint; without it the plan takes what the recipe wants free (seal.min_free_gb)."""
+    """GiB per checkpoint; without it, the plan takes the free space that the recipe requires (seal.min_free_gb)."""
     kept_mb: PositiveFloat = 20
-    """MiB that remain of a run that has ended."""
+    """MiB that remain of a finished run."""
     source: str = "estimated"
-    """Where the figures are from: a measurement, or an estimate."""
+    """The source of the figures: a measurement, or an estimate."""
 
 
 class Keep(Settings):
-    """Files that remain of an ended run; results, the logs of its steps and train.log always remain."""
+    """Files that remain of a finished run; results, the logs of its steps and train.log always remain."""
 
     checkpoints: Literal["none", "last", "all"] = "none"
-    """Which checkpoints stay."""
+    """The checkpoints to keep."""
     trajectories: bool = False
     """Keep training trajectories (seal_log/trajectories)."""
     validations: bool = True
-    """Keep validation logs with their messages; scores are in the results anyway."""
+    """Keep validation logs with their messages; the results hold the scores anyway."""
     tensorboard: bool = False
     """Keep TensorBoard's files."""
 
     @model_validator(mode="before")
     @classmethod
     def _read_earlier(cls, value: Any) -> Any:
-        # Experiments that were registered with an earlier version may keep a `certificate`, which no version makes now.
+        # Experiments registered with an earlier version may keep a `certificate`, which SEAL no longer makes.
         return {k: v for k, v in value.items() if k != "certificate"} if isinstance(value, dict) else value
 
 
@@ -138,35 +138,35 @@ class Design(Settings):
     """An experiment (shelf/lab/README.md)."""
 
     name: str
-    """Its name, and that of its folder."""
+    """The name of the experiment and of its folder."""
     folder: str = "experiments"
-    """Where its folder is; a relative path starts from the repository."""
+    """The folder that contains its folder; a relative path starts from the repository."""
     question: str
-    """The question that the experiment is to answer."""
+    """The question that the experiment should answer."""
     stopping: str
-    """When it ends: written before the first run, so that nobody stops when the figures please."""
+    """When it ends: written before the first run, so that nobody stops when the figures look good."""
     recipe: str
-    """The recipe of every arm that names no other."""
+    """The recipe of every arm that does not name another."""
     overrides: tuple[str, ...] = ()
-    """Changes of every run to its recipe, as `key=value`."""
+    """Overrides of every run, as `key=value`."""
     seeds: tuple[NonNegativeInt, ...]
-    """The seeds of every arm that names no others, as a list or as `0-4`. Arms are paired by seed."""
+    """The seeds of every arm that does not name its own, as a list or as `0-4`. Arms are paired by seed."""
     arms: dict[str, Arm]
     """The conditions by name."""
     control: str
-    """The arm that the others are compared with."""
+    """The arm with which the others are compared."""
     comparisons: tuple[Contrast, ...] = ()
     """The comparisons; every arm against the control if none is named."""
     primary: OutcomeMeasure
     """The outcome that answers the question."""
     also_primary: tuple[OutcomeMeasure, ...] = ()
-    """Outcomes that answer it too, corrected together with the primary one."""
+    """Outcomes that also answer it, corrected together with the primary one."""
     secondary: tuple[OutcomeMeasure, ...] = ()
-    """Further outcomes, corrected apart from the primary one."""
+    """Further outcomes, corrected separately from the primary one."""
     cost: Cost | None = None
-    """The cost of a run, until ended runs supply it."""
+    """The cost of a run, until finished runs supply it."""
     keep: Keep = Keep()
-    """Files that remain of an ended run."""
+    """Files that remain of a finished run."""
 
     @field_validator("seeds", mode="before")
     @classmethod
@@ -213,7 +213,7 @@ class Design(Settings):
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """The comparisons, in order: those that are named, else every arm against the control."""
+        """The comparisons, in order: those that the file names, else every arm against the control."""
         others = (name for name in self.arms if name != self.control)
         return self.comparisons or tuple(Contrast(arm=name, against=self.control) for name in others)
 
@@ -233,7 +233,7 @@ class Design(Settings):
         return self.seeds if own is None else own
 
     def recipe_of(self, arm: str) -> Path:
-        """The recipe's file of an arm."""
+        """The recipe file of an arm."""
         return HOME / (self.arms[arm].recipe or self.recipe)
 
 

@@ -25,7 +25,7 @@ class Effect:
     """One comparison on one outcome.
 
     difference: arm - against. p_holm: its p-value, corrected for the comparisons of its family. detectable: the
-    difference found with 80 % at Holm's strictest level, None without an error. left_out: tasks that a run lacks.
+    difference found with 80 % power at Holm's strictest level, None if the error is 0. left_out: tasks a run lacks.
     """
 
     contrast: Contrast
@@ -56,7 +56,7 @@ class Level(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """An arm's mean over steps, with the band of its seeds on these tasks (nan for one seed)."""
+    """An arm's mean at each step, with the band of its seeds on these tasks (nan for one seed)."""
 
     arm: str
     steps: tuple[int, ...]
@@ -78,7 +78,7 @@ def family(
 ) -> tuple[tuple[Effect, ...], tuple[Missing, ...]]:
     """The comparisons on some outcomes, corrected together, and those that cannot be made.
 
-    The correction counts all that were planned, also those that are missing.
+    The correction counts all planned comparisons, including the missing ones.
     """
     effects: list[Effect] = []
     missing: list[Missing] = []
@@ -137,7 +137,7 @@ def _mean(scores: Panel) -> CrossedMean:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values, in the order given: the family-wise error rate stays at its level."""
+    """Holm's adjusted p-values, in the given order: they control the family-wise error rate."""
     order = np.argsort(p_values, kind="stable")
     adjusted, highest = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(order):
@@ -149,8 +149,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def power_of(difference: float, error: float, freedom: float, alpha: float = ALPHA) -> float:
     """The probability that a two-sided t-test finds a difference with this standard error.
 
-    The noncentral t distribution, as the mean over the estimated error: scipy's own gives
-    nan for few degrees of freedom and strict levels.
+    Computes the noncentral t distribution as a mean over the estimated error, because scipy's own
+    gives nan for few degrees of freedom and strict levels.
     """
     if error <= 0:
         return 1.0 if difference else alpha
@@ -160,7 +160,7 @@ def power_of(difference: float, error: float, freedom: float, alpha: float = ALP
 
 
 def detectable(error: float, freedom: float, alpha: float = ALPHA, power: float = POWER) -> float | None:
-    """The smallest difference that is found with this probability; None without an error, which says nothing."""
+    """The smallest difference that is found with this probability; None if the error is 0, which says nothing."""
     if error <= 0:
         return None
     most = error

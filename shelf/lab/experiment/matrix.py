@@ -54,7 +54,7 @@ class Registration(BaseModel):
         return parse_design(self.text, "the registered file")
 
     def changes(self, text: str) -> tuple[str, ...]:
-        """The keys that differ in the file now; empty if its text is the same."""
+        """The keys that now differ in the file; empty if its text is the same."""
         if text_sha256(text) == self.sha256:
             return ()
         was, now = self.design.model_dump(), parse_design(text, "the file").model_dump()
@@ -73,9 +73,9 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiment:
-    """A design and its folder, which need not exist.
+    """A design and its folder, which may not exist yet.
 
-    source: the file of the design, or the folder; text: what the file holds, or what is registered in the folder.
+    source: the file of the design, or the folder. text: the content of the file, or what the folder has registered.
     """
 
     design: Design
@@ -86,7 +86,7 @@ class Experiment:
     def read(cls, source: Path) -> Self:
         """The experiment of a file, or of a folder with its registration and its results.
 
-        LaunchError with one sentence for the first thing that is wrong.
+        LaunchError with one sentence for the first error.
         """
         if source.is_dir():
             registered = Registration.read(source)
@@ -106,12 +106,12 @@ class Experiment:
 
     @property
     def has_runs(self) -> bool:
-        """False where the folder holds at most results: a repository keeps the figures, not the logs."""
+        """False if the folder holds at most results: a repository keeps the figures, not the logs."""
         return (self.folder / "runs").is_dir()
 
     @property
     def lock(self) -> Path:
-        """The lock that one process at a time holds."""
+        """The lock, which one process at a time holds."""
         return self.folder / "experiment.lock"
 
     @property
@@ -132,7 +132,7 @@ class Experiment:
         return tuple(Cell(arm, seed) for seed in seeds for arm, own in arms if seed in own)
 
     def configuration(self, arm: str) -> Path:
-        """The file with the configuration that an arm composed to when its first run started."""
+        """The file with the composed configuration of an arm at the start of its first run."""
         return self.folder / "configurations" / f"{arm}.yaml"
 
     def run(self, cell: Cell) -> RunFolder:
@@ -166,7 +166,7 @@ class Experiment:
     def finished(self) -> Iterator[tuple[Cell, RunResult]]:
         """The finished runs of the matrix with their results; LaunchError for a result that cannot be read.
 
-        The file with all results has those of runs whose folders are in another clone.
+        Results of runs whose folders are in another clone come from the file with all results.
         """
         kept = self._kept()
         for cell in self.cells:

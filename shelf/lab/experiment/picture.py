@@ -18,9 +18,9 @@ ARM, AGAINST, AREA = "#0072B2", "#8A8A8A", "#D55E00"
 COLUMNS = 4
 MOST_TICKS = 7
 ROW_IN, PANEL_IN = 0.42, 2.5
-"""Inches of a comparison's row, and of a panel of curves."""
+"""Height in inches of a comparison's row, and of a panel of curves."""
 BESIDE = {"points": 1.06, "p Holm": 1.13, "seeds": 1.19}
-"""The figures beside the intervals, and where they end, in widths of the panel."""
+"""The figures beside the intervals, and the x position of their right end, in widths of the panel."""
 
 
 def draw(

@@ -1,4 +1,4 @@
-"""An experiment at a glance: the runs, hours and disk that it needs, what it can detect, and how far its runs are."""
+"""An experiment at a glance: the runs, hours and disk space it needs, what it can detect, and how far its runs are."""
 
 import math
 import statistics
@@ -20,13 +20,13 @@ GIB = 1 << 30
 MIB = 1 << 20
 SEEDS = (3, 5, 10, 20)
 SAVING = 1
-"""Checkpoints beside those that are kept: the one that is being written."""
+"""Checkpoints in addition to those that are kept: the one being written."""
 STAGES = {"train": "step", "update": "step", "save": "step", "sync": "step", "validate": "validation at step"}
 DONE = "finished"
 
 
 class ArmPlan(NamedTuple):
-    """The runs of one arm. minutes: of one run, nan if nothing tells; devices: GPUs of a run, 0 on a CPU."""
+    """The runs of one arm. minutes: those of one run, nan if unknown. devices: GPUs per run, 0 on a CPU."""
 
     arm: str
     runs: int
@@ -43,7 +43,7 @@ class ArmPlan(NamedTuple):
 
 
 class ExperimentPlan(NamedTuple):
-    """The needs of the matrix. basis: where the minutes are from; disk in GiB, while it runs and when it has ended."""
+    """What the matrix needs. basis: the source of the minutes. disk: in GiB, while it runs and after it has ended."""
 
     arms: Sequence[ArmPlan]
     jobs: int
@@ -53,12 +53,12 @@ class ExperimentPlan(NamedTuple):
 
     @property
     def hours_left(self) -> float:
-        """Hours of all missing runs, one after the other; nan if an arm's are unknown."""
+        """Hours of all missing runs, one after the other; nan if those of an arm are unknown."""
         return sum(arm.hours_left for arm in self.arms)
 
 
 def plan_experiment(experiment: Experiment, arms: Mapping[str, ComposedArm], jobs: int = 1) -> ExperimentPlan:
-    """The plan of an experiment with `jobs` runs at a time, from finished runs or else from the file's `cost`."""
+    """The plan of an experiment with `jobs` runs at a time, based on finished runs or else on the file's `cost`."""
     results, plans = [result for _cell, result in experiment.finished()], []
     for name, arm in arms.items():
         own = [result for result in results if result.arm == name]
@@ -90,7 +90,7 @@ def plan_parts(experiment: Experiment, plan: ExperimentPlan) -> list[RenderableT
 
 
 def _power(experiment: Experiment) -> list[str]:
-    """The differences of the primary outcome that more seeds would find, by comparison with two finished pairs."""
+    """The differences of the primary outcome that more seeds would find, per comparison with two finished pairs."""
     design, sentences = experiment.design, []
     runs = by_arm(design, (result for _cell, result in experiment.finished()))
     for effect in family(design.contrasts, [design.primary], runs)[0]:
@@ -104,7 +104,7 @@ def _power(experiment: Experiment) -> list[str]:
 
 
 def _minutes(experiment: Experiment, arms: Mapping[str, ComposedArm], arm: ComposedArm, runs: list[RunResult]) -> float:
-    """Minutes of a run of an arm: those of finished runs, in proportion to what the file expects, or to their steps."""
+    """Minutes per run of an arm: from finished runs, scaled by the times that the file expects, or by steps."""
     cost = experiment.design.cost
 
     def expected(arm: ComposedArm) -> float:
@@ -143,7 +143,7 @@ def _disk(
 
 
 def _at_once(arm: ComposedArm, checkpoint: float | None) -> float:
-    """GiB of the checkpoints of one run under way."""
+    """GiB that the checkpoints of one run in progress take."""
     settings = arm.settings
     if checkpoint is None:
         return settings.min_free_gb
@@ -155,7 +155,7 @@ def _number(value: float, digits: int = 1) -> str:
 
 
 def status_parts(experiment: Experiment) -> list[RenderableType]:
-    """A table of arms and seeds, the reasons of failed runs, and who works in the folder."""
+    """A table of arms and seeds, the reasons why runs failed, and the process that works in the folder."""
     seeds = sorted({cell.seed for cell in experiment.cells})
     made = table(f"Runs of {experiment.design.name}", ["arm", *(f"seed {seed}" for seed in seeds)])
     made.columns[0].justify = "left"

@@ -19,7 +19,7 @@ from shelf.statistics.log import judged_turns
 
 
 class TaskScore(NamedTuple):
-    """The rollouts of a task in one validation: how many passed, of how many; turns met, of how many."""
+    """A task's rollouts in one validation: how many passed, of how many; turns that met the verifier, of how many."""
 
     passed: int
     samples: int
@@ -46,7 +46,7 @@ class StepFigures(NamedTuple):
 
 @dataclass(frozen=True)
 class ValidationScores:
-    """One data source at one validation. tasks: by task id; infra: rollouts that are in no score."""
+    """One data source at one validation. tasks: by task id. infra: rollouts that do not count in any score."""
 
     step: int
     source: str
@@ -58,10 +58,10 @@ class ValidationScores:
 class RunResult:
     """A run of an experiment that has reached its last step.
 
-    configuration: hash of what its arm composes to. commit: of the code, with a `+` if files differed from it; inputs:
-    hash of the model's files and the validation rows; both are empty if no launch was recorded. launches: how often it
-    was started; minutes: their wall time together. leak: the sentence about validated tasks that are trained on, None
-    if there are none. bad_lines: unreadable lines of its logs. checkpoint_bytes: of the last one, before its removal.
+    configuration: hash of its arm's composed configuration. commit: that of the code, with a `+` if files differed.
+    inputs: hash of the model's files and the validation rows. Both are empty if no launch was recorded. launches: how
+    often it was started. minutes: the total wall time of these. leak: the sentence about validated tasks that are also
+    trained on, None without any. bad_lines: unreadable log lines. checkpoint_bytes: the last one's, before its removal.
     """
 
     experiment: str
@@ -87,12 +87,12 @@ class RunResult:
 
     @classmethod
     def from_line(cls, value: Any) -> Self:
-        """Read a line; ValueError if it cannot be used."""
+        """Read the value of a line; ValueError if it cannot be used."""
         require_format(value)
         return cls(**{name: found for name, found in value.items() if name != "format"})
 
     def write(self, path: Path) -> None:
-        """Write the result as a file of one line, completely or not at all."""
+        """Write the result as a file of one line, atomically."""
         write_text(self.line(), path, flush=True)
 
 

@@ -33,7 +33,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class Analysis:
-    """Everything that the finished runs say. area: the area under the primary outcome's curve, by comparison."""
+    """All that the finished runs show. area: the area under the primary outcome's curve, by comparison."""
 
     experiment: Experiment
     registration: Registration | None
@@ -75,7 +75,7 @@ def analyse(experiment: Experiment) -> Analysis:
 def write_report(analysis: Analysis, page: Path | None = None) -> tuple[Path, Path]:
     """Write the page and, beside it, the picture and the figures (JSON); returns the paths of page and picture.
 
-    A picture of the same figures stays: another machine's fonts would change its bytes.
+    If the figures have not changed, the old picture stays: another machine's fonts would change its bytes.
     """
     page = page or analysis.experiment.folder / "report.md"
     figures, picture = page.with_suffix(".json"), page.with_suffix(".png")
@@ -200,7 +200,7 @@ def _arms(analysis: Analysis) -> Section:
 
 
 def _doubts(analysis: Analysis) -> list[Section]:
-    """Notes on the data that a reader needs before the figures."""
+    """Notes on the data that a reader should see before the figures."""
     results = analysis.results
     notes = [f"NOT HELD OUT in {Cell(each.arm, each.seed)}: {each.leak}" for each in results if each.leak][:1]
     for values, what in (
@@ -229,7 +229,7 @@ def _doubts(analysis: Analysis) -> list[Section]:
 
 
 def _missing(analysis: Analysis) -> list[str]:
-    """One sentence for each comparison that cannot be made, and for the outcomes that lack it."""
+    """One sentence for each comparison that cannot be made, with the outcomes concerned."""
     outcomes: dict[tuple[str, str], list[str]] = {}
     for each in analysis.missing:
         name = f"{each.contrast.arm} - {each.contrast.against}"

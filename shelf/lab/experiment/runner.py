@@ -1,4 +1,4 @@
-"""Runs what a matrix lacks: each run is a launch of its own, and the launcher resumes one that was interrupted."""
+"""Runs what is missing in a matrix: each run is a separate launch, and the launcher resumes an interrupted run."""
 
 import json
 import signal
@@ -25,17 +25,17 @@ from shelf.lab.experiment.matrix import Cell, Experiment, Registration
 POLL_S = 0.5
 LAUNCHER = (sys.executable, str(HOME / "launcher.py"))
 STARTS = {exits.REFUSED: 1, exits.USAGE: 1, exits.CHECKPOINT: 1}
-"""Most starts of a run in a session, by the code with which it ends; two for any other code."""
+"""The most starts of a run in a session, by exit code; two for any other code."""
 FAILURES = 3
-"""After this number of failed runs in a row no further run is started: they share a cause."""
+"""After this number of failed runs in a row, no further run is started, because they share a cause."""
 ENDING_S = 900
-"""Seconds that the runs of an interrupted session have to end before a new session gives up."""
+"""Seconds for the runs of a killed session to end before a new session gives up."""
 STOP_S = 120
-"""Seconds that a launcher has to end beyond the time that its trainer has to save."""
+"""Seconds for a launcher to end, in addition to the time that its trainer has to save."""
 
 
 class SessionOptions(NamedTuple):
-    """Options of a session: the launcher's command, how many runs at a time, their shared GPUs (none: each sees all).
+    """Options of a session. launcher: its command. jobs: runs at a time. devices: their GPUs; () lets each see all.
 
     only: the arms to run; () runs all.
     """
@@ -48,7 +48,7 @@ class SessionOptions(NamedTuple):
 
 @dataclass
 class Session:
-    """The end of a session: failed runs with their causes, the number of missing runs, the signals that ended it."""
+    """How a session ended: failed runs with their causes, the number of missing runs, the signals that stopped it."""
 
     failed: dict[Cell, str] = field(default_factory=dict)
     missing: int = 0
@@ -63,7 +63,7 @@ class Session:
 
 
 class Running(NamedTuple):
-    """A launch under way. log_start: where its output begins in the log, which holds earlier launches too."""
+    """A launch in progress. log_start: where its output begins in the log, which also holds earlier launches."""
 
     cell: Cell
     process: subprocess.Popen
@@ -75,7 +75,7 @@ class Running(NamedTuple):
 def run_experiment(
     experiment: Experiment, arms: Mapping[str, ComposedArm], options: SessionOptions, tell: Callable[[str], None]
 ) -> Session:
-    """Run what is missing, to its end or to the first signal; LaunchError for what cannot start."""
+    """Run what is missing, until all is done or the first signal arrives; LaunchError if it cannot start."""
     require_devices(arms, options)
     for name in options.only:
         if name not in experiment.design.arms:
@@ -92,7 +92,7 @@ def run_experiment(
 
 
 def require_devices(arms: Mapping[str, ComposedArm], options: SessionOptions) -> None:
-    """LaunchError if the runs that go on at a time do not have a GPU each for themselves."""
+    """LaunchError if runs at the same time do not have their own GPUs."""
     most = max(arm.devices for arm in arms.values())
     if most and (options.jobs > 1 or options.devices) and len(options.devices) < options.jobs * most:
         raise LaunchError(
@@ -108,7 +108,7 @@ def words_of(experiment: Experiment, cell: Cell) -> tuple[str, ...]:
 
 
 def prepare(experiment: Experiment, arms: Mapping[str, ComposedArm]) -> list[tuple[str, ...]]:
-    """Register the experiment for runs that others start; the words of each missing run."""
+    """Register the experiment for runs that others start; return the words of each missing run."""
     Registration.ensure(experiment.folder, experiment.text)
     for arm in arms.values():
         record_configuration(experiment, arm)
@@ -126,7 +126,7 @@ class _Runs:
     descriptor: int
 
     def run(self) -> None:
-        """Start, watch and take in runs until none is left; the first signal lets them save, a second ends them."""
+        """Start, watch and collect runs until none is left; a signal lets them save, a later Ctrl-C kills them."""
         cells, finished = self.experiment.cells, {cell for cell, _result in self.experiment.finished()}
         self.tell(f"{self.experiment.design.name}: {len(finished)} of {len(cells)} runs are finished")
         wanted = (cell for cell in cells if not self.options.only or cell.arm in self.options.only)
@@ -162,7 +162,7 @@ class _Runs:
         return not self.session.signals and self.failures < FAILURES
 
     def start(self, cell: Cell) -> Running:
-        """Launch a run, with a service of its own, once what a killed launcher left has ended."""
+        """Launch a run with its own service, once everything that a killed launcher left running has ended."""
         record_configuration(self.experiment, self.arms[cell.arm])
         deadline, folder = time.monotonic() + STOP_S, self.experiment.run(cell).path
         while folder.is_dir() and time.monotonic() < deadline and not self.session.signals:
@@ -184,7 +184,7 @@ class _Runs:
         return Running(cell, process, time.time(), devices, before)
 
     def ended(self, run: Running) -> None:
-        """Take a run in, put it back, or give it up."""
+        """Collect a run, queue it again, or give it up."""
         cell, code = run.cell, run.process.returncode
         self.devices += run.devices
         reason = "" if code == exits.FINISHED else self.reason(run, code)
@@ -205,7 +205,7 @@ class _Runs:
                 self.tell(f"{FAILURES} runs in a row have failed; no further one is started")
 
     def take_in(self, cell: Cell) -> str:
-        """Keep the result of a run that ended well, and drop what the experiment does not keep; why not, or ""."""
+        """Keep the result of a successful run and drop what the experiment does not keep; return why not, or ""."""
         folder, arm = self.experiment.run(cell), self.arms[cell.arm]
         try:
             if not is_whole(folder, arm):
@@ -219,7 +219,7 @@ class _Runs:
         return ""
 
     def reason(self, run: Running, code: int) -> str:
-        """Why a launch ended, from what it printed."""
+        """Why a launch ended, according to its output."""
         if code < 0:
             return f"killed by {signal.Signals(-code).name}"
         text = self.experiment.log(run.cell).read_bytes()[run.log_start :].decode(errors="replace")
@@ -241,7 +241,7 @@ def _signals(received: list[int]) -> Iterator[None]:
 
 @contextmanager
 def _alone(experiment: Experiment, tell: Callable[[str], None], signals: Sequence[int]) -> Iterator[int]:
-    """Hold the experiment's lock; waits for the runs of a session that was killed."""
+    """Hold the experiment's lock, and first wait for the runs of a killed session."""
     deadline, told = time.monotonic() + ENDING_S, False
     with ExitStack() as stack:
         while True:

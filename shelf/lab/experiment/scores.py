@@ -15,7 +15,7 @@ from shelf.statistics.summary import AVERAGE
 class Panel(NamedTuple):
     """One outcome of some runs. values: (S, n), one row per run and one column per task that all of them scored.
 
-    scenarios, sources, weights: (n,), of each task. left_out: tasks that a run lacks.
+    scenarios, sources, weights: (n,), those of each task. left_out: the number of tasks that some run lacks.
     """
 
     values: np.ndarray
@@ -26,7 +26,7 @@ class Panel(NamedTuple):
 
     @property
     def means(self) -> np.ndarray:
-        """(S,): the mean of each run, weighted like the interval's."""
+        """(S,): the mean of each run, weighted as in the interval."""
         kinds = np.unique(self.sources)
         parts = [
             np.average(self.values[:, self.sources == kind], axis=1, weights=self.weights[self.sources == kind])
@@ -36,7 +36,7 @@ class Panel(NamedTuple):
 
 
 def common_steps(results: Sequence[RunResult], outcome: OutcomeMeasure) -> list[int]:
-    """The steps, ascending, at which every run validated the outcome's set; ValueError if there is none."""
+    """The steps, ascending, at which every run validated the outcome's set; ValueError if there are none."""
     found = [set(_steps(result, outcome)) for result in results]
     steps = sorted(set.intersection(*found)) if found else []
     if not steps:
@@ -45,9 +45,9 @@ def common_steps(results: Sequence[RunResult], outcome: OutcomeMeasure) -> list[
 
 
 def panel(results: Sequence[RunResult], outcome: OutcomeMeasure) -> Panel:
-    """The outcome of some runs, of each at its own last validation unless the outcome names a step.
+    """The outcome of some runs, each at its own last validation unless the outcome names a step.
 
-    An area is taken over the steps that the runs have in common. ValueError if a run was not validated where it counts.
+    An area is taken over the steps that the runs have in common. ValueError if a run lacks a validation that counts.
     """
     if outcome.step is None and not outcome.area:
         ends = [_steps(result, outcome)[-1:] for result in results]
@@ -72,7 +72,7 @@ def panels_by_step(results: Sequence[RunResult], outcome: OutcomeMeasure) -> dic
 
 
 def _panel(results: Sequence[RunResult], outcome: OutcomeMeasure, steps: Sequence[Sequence[int]]) -> Panel:
-    """steps: for each run, the ones over which its scores are taken."""
+    """steps: for each run, the steps over which its scores are taken."""
     rate, only = _RATES[outcome.metric], outcome.only
     columns = {
         (run, step): {
@@ -101,7 +101,7 @@ def _panel(results: Sequence[RunResult], outcome: OutcomeMeasure, steps: Sequenc
 
 
 def _over_steps(values: np.ndarray, steps: Sequence[int]) -> np.ndarray:
-    """(n,): the mean under the curve over steps of values (n, steps); of a single step its value."""
+    """(n,): the mean height of the curve through values (n, steps); for a single step, its value."""
     if len(steps) == 1:
         return values[:, 0]
     return np.trapezoid(values, steps, axis=1) / (steps[-1] - steps[0])

@@ -1,1 +1,1 @@
-"""Rollouts of other programs: read, diagnosed, and written for them."""
+"""Rollouts of other programs: read, diagnosed, and written in their format."""

@@ -1,4 +1,4 @@
-"""Trajectories in ATIF v1.8, the Agent Trajectory Interchange Format of Harbor, which NeMo Gym writes too."""
+"""Trajectories in ATIF v1.8, the Agent Trajectory Interchange Format of Harbor, which NeMo Gym also writes."""
 
 import json
 import math
@@ -25,11 +25,11 @@ VERSION = "ATIF-v1.8"
 RESULT = "result.json"
 """Harbor's result of a trial."""
 AGENT_TIMEOUT = "AgentTimeoutError"
-"""Harbor's exception when the policy's time is up."""
+"""Harbor's exception when the policy runs out of time."""
 
 
 class Agent(BaseModel):
-    """Who acted, with which tools."""
+    """The agent that acted, and its tools."""
 
     tool_definitions: list[Any] | None = None
 
@@ -43,7 +43,7 @@ class Result(BaseModel):
 
 
 class Step(BaseModel):
-    """A message, with the calls of an agent's and what answered them."""
+    """A message; that of an agent with its calls and their results."""
 
     step_id: int
     source: Literal["system", "user", "agent"]
@@ -55,7 +55,7 @@ class Step(BaseModel):
 
 
 class Own(BaseModel):
-    """The content of `extra.seal` in our own files: the prefix that was played, and how a budget cut it."""
+    """The content of `extra.seal` in our own files: the prefix that was played, and the budget that cut it."""
 
     turns: int | None = None
     stop: str = ""
@@ -63,9 +63,9 @@ class Own(BaseModel):
 
 
 def messages_of(steps: Sequence[Step]) -> Iterator[ChatMessage]:
-    """The steps of a trajectory as a chat, without those that were copied from another one.
+    """The steps of a trajectory as a chat, without those copied from another trajectory.
 
-    An agent's step without an inference (`llm_call_count` 0) is its harness's, so it is given.
+    An agent's step without an inference (`llm_call_count` 0) comes from its harness, so it is marked as given.
     """
     for step in steps:
         if step.is_copied_context:
@@ -73,20 +73,20 @@ def messages_of(steps: Sequence[Step]) -> Iterator[ChatMessage]:
         role = "assistant" if step.source == "agent" else step.source
         yield ChatMessage(role=role, content=step.message, tool_calls=step.tool_calls, given=step.llm_call_count == 0)
         for result in step.results or ():
-            seen = not (result.source_call_id or step.tool_calls)  # no call's result
+            seen = not (result.source_call_id or step.tool_calls)  # it is not the result of a call
             yield ChatMessage(role="tool", content=result.content, tool_call_id=result.source_call_id, given=seen)
 
 
 def number_of(value: Any) -> float | None:
-    """A reward, where the format lets anything stand; None if it is no finite number."""
+    """A reward from a field that may hold anything; None if it is not a finite number."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if known else None
 
 
 def trial_of(path: Path) -> dict[str, Any]:
-    """Task, reward and failure of Harbor's `result.json` beside a trial's trajectory; empty without one.
+    """Task, reward and failure from Harbor's `result.json` beside a trial's trajectory; without that file, no values.
 
-    An exception is a failure, but for the agent's own timeout if the verifier has judged its work. ValueError if the
+    An exception is a failure, except for the agent's own timeout if the verifier judged its work. ValueError if the
     file cannot be read.
     """
     file = (path.parent.parent if path.parent.name == "agent" else path.parent) / RESULT
@@ -113,9 +113,9 @@ def error_text(fault: Any) -> str:
 
 
 def join_continued(value: Mapping[str, Any], path: Path) -> tuple[list[Any], tuple[Path, ...]]:
-    """The steps of a trajectory and of those that go on from it, and their files.
+    """The steps of a trajectory and of those that continue it, and the files of the latter.
 
-    ValueError if one is missing or cannot be read.
+    ValueError if a file is missing or cannot be read.
     """
     steps, files, following = list(_steps(value)), [], value.get("continued_trajectory_ref")
     while following:
@@ -136,7 +136,7 @@ def _steps(value: Mapping[str, Any]) -> list[Any]:
 
 
 def beside(file: Path) -> dict[str, Any]:
-    """The object that a file beside another one holds; ValueError if it cannot be read."""
+    """The object in a file beside another file; ValueError if it cannot be read."""
     try:
         value = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -145,7 +145,7 @@ def beside(file: Path) -> dict[str, Any]:
 
 
 def write_atif(found: Rescoring, folder: Path) -> None:
-    """Write the rollouts of a log that were judged again, each to STEP-LINE.json; verified: nothing differed."""
+    """Write each rollout of a log that was judged again to STEP-LINE.json; `verified` says that nothing differed."""
     for line, (record, again) in enumerate(zip(found.log.records, found.rollouts, strict=True), start=1):
         if again.now is not None:
             written = atif(record)
@@ -193,7 +193,7 @@ def atif(record: TrajectoryRecord) -> dict[str, Any]:
 
 
 def _tools(task_id: str) -> list[dict[str, Any]]:
-    """The tools of one of the benchmark's tasks, those that it reveals later included; none for other tasks."""
+    """The tools of a benchmark task, including those that it reveals later; none for other tasks."""
     task = load_tasks().get(task_id)
     return [
         {"type": "function", "function": {**document, "parameters": with_json_types(document["parameters"])}}

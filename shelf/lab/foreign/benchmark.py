@@ -18,18 +18,18 @@ from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Rollout, Turn
 from shelf.replay.player import Again
 
 STRUCTURED = "bfcl_qwen_fc"
-"""The prompt mode that expresses calls which the file has apart from the text."""
+"""The prompt mode that expresses calls that the file keeps apart from the text."""
 UNLIMITED = 1000
-"""The most messages with calls per turn that the service allows."""
+"""The highest number of messages with calls per turn that the service allows."""
 MORE_TOOLS = "updated some more functions"
-"""Words of the official tool when it reveals tools to a model that gets them beside the dialogue."""
+"""The official tool's words when it reveals tools to a model that gets them outside the dialogue."""
 _TURNS = TypeAdapter(tuple[TurnEvidence, ...])
 
 
 class _Move(NamedTuple):
-    """A message of the policy. sent: what the service gets of it, None if nothing. acts: it asks for results.
+    """A message of the policy. sent: the part that the service gets, None if nothing. acts: it asks for results.
 
-    refusals: why calls in it are none; written, answers: they, and what its harness answered.
+    refusals: why texts in it are not calls. written, answers: these texts, and what its harness answered.
     """
 
     sent: str | None
@@ -40,7 +40,7 @@ class _Move(NamedTuple):
 
 
 class _Shown(NamedTuple):
-    """A message of the policy as a record has it. refused: its harness refused a call; messages: it and its answers."""
+    """A policy message as in a record. refused: its harness refused a call. messages: the message and its answers."""
 
     action: ActionEvidence
     refused: bool
@@ -48,9 +48,9 @@ class _Shown(NamedTuple):
 
 
 def align(rollout: Rollout) -> Rollout:
-    """The rollout with what only its harness said as a user (an empty message, an unreadable call) in its turn.
+    """The rollout, with user messages that only its harness wrote moved into the turn that they answer.
 
-    A failure if the policy did not write the task's first turns.
+    The harness answers empty messages and unreadable calls with them. Failed if the policy did not write turn 0.
     """
     task, turns = load_tasks().get(rollout.task_id), rollout.turns
     first = (task.users[0] or "").strip() if task else ""
@@ -75,7 +75,7 @@ def _asked(rollout: Rollout) -> int:
 
 
 def _opens(task: Task, number: int, text: str) -> bool:
-    """True if a user's message opens a turn of the task; without a text of its own, the turn reveals tools."""
+    """True if a user message opens a turn of the task; a turn without its own text reveals tools."""
     said = task.users[number] if number < len(task.users) else None
     if said is not None:
         return said.strip() == text.strip()
@@ -83,9 +83,9 @@ def _opens(task: Task, number: int, text: str) -> bool:
 
 
 def replay_of(rollout: Rollout, names: dict[str, Any]) -> Again:
-    """The replay of a rollout under the official evaluation; a file with fewer turns than the task was cut.
+    """The replay of a rollout under the official evaluation; a file with fewer turns than its task was cut.
 
-    The runner has a limit of messages and the evaluation none, so only a rollout that such a limit ended has it here.
+    The runner limits messages and the evaluation does not, so the limit applies only if it ended the rollout.
     """
     mode, category = _mode(rollout), str(rollout.category)
     moves = [move for turn in rollout.turns for move in _moves(turn, rollout, mode)]
@@ -106,7 +106,7 @@ def replay_of(rollout: Rollout, names: dict[str, Any]) -> Again:
 
 
 def _mode(rollout: Rollout) -> str:
-    """The prompt mode to play in: the one that reads calls in the most texts if they are not apart."""
+    """The prompt mode to play in: if calls are not apart from the text, the mode that reads calls in the most texts."""
     if rollout.structured or rollout.mode:
         return rollout.mode or STRUCTURED
     texts = [action.text for turn in rollout.turns for action in turn.actions]
@@ -123,10 +123,10 @@ def _moves(turn: Turn, rollout: Rollout, mode: str) -> list[_Move]:
 
 
 def _move(action: Action, last: bool, rollout: Rollout, mode: str) -> _Move:
-    """A message as the service gets it. last: it is its turn's last one.
+    """A message as the service gets it. last: it is the last of its turn.
 
-    What is said between messages with calls is left out, and so is a call that its harness could not read: the world
-    stays as it is. A text that its harness answered, and in which no mode finds a call, is sent and ends the turn.
+    Texts between messages with calls are left out, and so are calls that the harness could not read: the world
+    stays as it is. A text that the harness answered, and in which no mode finds a call, is sent and ends the turn.
     """
     form = get_format(mode)
     heard, parsed = action.heard(tool_documents()), form.parse(action.text)
@@ -144,7 +144,7 @@ def _move(action: Action, last: bool, rollout: Rollout, mode: str) -> _Move:
 
 
 def compare(rollout: Rollout, record: TrajectoryRecord) -> tuple[TrajectoryRecord, str]:
-    """The record that the service made of a rollout, and what in it contradicts the file; lost if its turns do."""
+    """The record that the service made of a rollout, and what in it contradicts the file; lost if the turns differ."""
     if record.infra is not None:
         return record, ""
     played = [turn["actions"] for turn in record.evidence if turn["actions"]]
@@ -159,7 +159,7 @@ def compare(rollout: Rollout, record: TrajectoryRecord) -> tuple[TrajectoryRecor
 
 
 def _misread(played: Sequence[Sequence[Any]], turns: Sequence[Sequence[_Move]], asked: int, ended: bool) -> str:
-    """Where a turn ends elsewhere than in the file, as a sentence; "" if all end there. ended: no budget cut it."""
+    """A sentence on a turn that does not end where it ends in the file; "" if all do. ended: no budget cut it."""
     if len(turns) > asked:
         return f"it has {len(turns)} turns and its task {asked}"
     for number, (actions, moves) in enumerate(zip(played, turns, strict=False)):
@@ -172,7 +172,7 @@ def _misread(played: Sequence[Sequence[Any]], turns: Sequence[Sequence[_Move]], 
 
 
 def _other_result(rollout: Rollout, played: Sequence[Sequence[Mapping[str, Any]]]) -> str:
-    """The first result that is not the file's, as a sentence; "" if all that the file has are the same."""
+    """A sentence on the first result that differs from the file's; "" if none does."""
     for number, (turn, actions) in enumerate(zip(rollout.turns, played, strict=False)):
         heard = [call for action in turn.actions for call in action.heard(tool_documents()) if not call.refused]
         found = [call for action in actions for call in action["calls"]]
@@ -183,9 +183,9 @@ def _other_result(rollout: Rollout, played: Sequence[Sequence[Mapping[str, Any]]
 
 
 def _with_refusals(record: TrajectoryRecord, turns: Sequence[Sequence[_Move]]) -> TrajectoryRecord:
-    """The record with the actions whose calls are none, and what answered them, where its file has them."""
+    """The record with the refused calls and their answers added at their place in the file."""
     starts = [at for at, message in enumerate(record.messages) if message["role"] == "assistant"]
-    pairs = zip(starts, [*starts[1:], len(record.messages)], strict=False)  # none if nothing of it was sent
+    pairs = zip(starts, [*starts[1:], len(record.messages)], strict=False)  # empty if nothing of it was sent
     said = iter([record.messages[start:end] for start, end in pairs])
     messages = list(record.messages[: starts[0] if starts else None])
     evidence, pending, own = [], False, _TURNS.validate_python(record.evidence)
@@ -213,7 +213,7 @@ def _with_refusals(record: TrajectoryRecord, turns: Sequence[Sequence[_Move]]) -
 def _shown(
     turn: TurnEvidence, moves: Sequence[_Move], said: Iterator[Sequence[Mapping[str, Any]]], form: BfclFormat
 ) -> Iterator[_Shown]:
-    """The messages of a turn, up to the one at which a budget ended it. said: what was sent, with its answers."""
+    """The messages of a turn, up to the one at which a budget ended it. said: the sent messages with their answers."""
     own = iter(turn.actions)
     for move in moves:
         if move.sent is None and not move.refusals:

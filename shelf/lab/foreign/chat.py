@@ -1,4 +1,4 @@
-"""Chats: the messages of OpenAI's, Anthropic's and the Responses API, as turns of actions."""
+"""Chats: messages of OpenAI's API, Anthropic's API and the Responses API, as turns of actions."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ READ = ("text", "refusal", "tool_use", "tool_result", "resource", "resource_link
 THOUGHTS = ("thinking", "redacted_thinking", "reasoning", "mcp_list_tools")
 """Types of parts and items that a dialogue does not show."""
 _SILENT = ("text", "refusal", "tool_use", "tool_result", *THOUGHTS)
-"""Types of parts that say nothing beside their text."""
+"""Types of parts that say nothing besides their text."""
 
 
 class ChatMessage(BaseModel):
@@ -45,14 +45,14 @@ class ChatMessage(BaseModel):
 
     @property
     def text(self) -> str:
-        """Its text; of a failed call one that says so."""
+        """The text of the message; for the result of a failed call, a text that says so."""
         text = text_of(self.content, self.structured)
         return json.dumps({"error": text, "isError": True}) if self.error and not marks_failure(text) else text
 
 
 @dataclass
 class Dialogue:
-    """A chat as turns. system: its system texts and what precedes the policy's turns; unread: kinds of parts."""
+    """A chat as turns. system: its system texts and what precedes the policy's turns. unread: kinds of unread parts."""
 
     system: str = ""
     turns: list[Turn] = field(default_factory=list)
@@ -65,7 +65,7 @@ def as_given(messages: Iterable[ChatMessage], given: bool = True) -> list[ChatMe
 
 
 def messages_of_items(items: Iterable[Mapping[str, Any]]) -> tuple[list[ChatMessage], tuple[str, ...]]:
-    """Items of the Responses API as messages, and the types that are not read; calls in a row are one message's."""
+    """Items of the Responses API as messages, and the types not read; consecutive calls become one message."""
     kinds = [(str(item.get("type", "message")), item) for item in items]
     readable = ("message", *ITEM_CALLS, *ITEM_OUTPUTS)
     messages: list[ChatMessage] = []
@@ -76,7 +76,7 @@ def messages_of_items(items: Iterable[Mapping[str, Any]]) -> tuple[list[ChatMess
             messages.append(ChatMessage(role="assistant", tool_calls=[item for _, item in pairs]))
             for _, item in pairs:
                 result, error = item.get("output"), item.get("error")
-                if (result, error) != (None, None):  # an mcp_call has its result
+                if (result, error) != (None, None):  # an mcp_call contains its result
                     answer = {"content": error or result, "error": error, "tool_call_id": item.get("id")}
                     messages.append(ChatMessage(role="tool", **answer))
         for kind, item in () if calls else pairs:
@@ -97,13 +97,13 @@ def text_of(content: Any, structured: Any = None) -> str:
 
 
 def _kind(part: Any) -> str:
-    """The end of a part's type that says what it is: "tool_use" also of `mcp_tool_use`; "" if it has none."""
+    """The kind of a part, by the end of its type: "tool_use" also for `mcp_tool_use`; "" without a type."""
     kind = str(part.get("type") or "") if isinstance(part, Mapping) else ""
     return next((end for end in ("tool_use", "tool_result") if kind.endswith(end)), kind)
 
 
 def _split(message: ChatMessage) -> Iterator[ChatMessage]:
-    """A message whose parts are calls (Anthropic's `tool_use`) or results as a message for each result."""
+    """A message whose parts are calls (Anthropic's `tool_use`) or results, split into one message per result."""
     parts = message.content if isinstance(message.content, list) else ()
     if not {_kind(part) for part in parts} & {"tool_use", "tool_result"}:
         yield message
@@ -120,8 +120,8 @@ def _split(message: ChatMessage) -> Iterator[ChatMessage]:
 def dialogue_of(messages: Sequence[ChatMessage], cut: bool = False) -> Dialogue:
     """A chat as turns; a result goes to its call by id, else to the next one.
 
-    What another wrote before the policy's first message (examples, history) is part of the system text. cut: a
-    budget ended it, maybe before the policy's first message. ValueError without a message.
+    Messages that others wrote before the policy's first one (examples, history) become part of the system text. cut: a
+    budget ended it, maybe before the policy's first message. ValueError without a message of the policy.
     """
     every = [part for message in messages for part in _split(message)]
     before, rest = _opening(every)
@@ -136,7 +136,7 @@ def dialogue_of(messages: Sequence[ChatMessage], cut: bool = False) -> Dialogue:
 
 
 def _opening(messages: list[ChatMessage]) -> tuple[list[ChatMessage], list[ChatMessage]]:
-    """The messages up to the last that another answered before the policy spoke, and those from there on."""
+    """The messages up to the last answer by another before the policy's first message, and the messages after that."""
     own = (at for at, message in enumerate(messages) if message.role == "assistant" and not message.given)
     first = next(own, len(messages))
     answers = ("assistant", *TOOL_ROLES)
@@ -162,7 +162,7 @@ def _quoted(message: ChatMessage) -> str:
 
 def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
     turns: list[Turn] = []
-    aside = False  # the last message with calls is another's
+    aside = False  # the last message with calls is not the policy's
     for message in messages:
         text = message.text
         if message.role == "assistant" and not message.given:
@@ -173,7 +173,7 @@ def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
             turns[-1].actions[-1].results.append(_quoted(message))
         elif turns and turns[-1].actions and (message.role in TOOL_ROLES or text.startswith(RESPONSES[0])):
             if message.content is None and message.structured is None and not message.error:
-                continue  # the file lacks it
+                continue  # the file lacks this result
             if message.tool_call_id is None and _is_ambiguous(turns[-1].actions):
                 raise ValueError("a result without an id follows several messages with calls: whose is it?")
             for result in [each.strip("\n") for each in blocks(text, *RESPONSES)[0]] or [text]:
@@ -195,8 +195,8 @@ def _is_ambiguous(actions: Sequence[Action]) -> bool:
 
 
 def _answer(actions: Sequence[Action], result: str, given: str | None, name: Any) -> None:
-    """Give a result to the call that it names by its id, else to the last message's next call, of its tool if it has
-    one; what answers none of them stands after the results."""
+    """Assign a result to the call with its id, else to the next call of the last message (if the result names a tool,
+    preferably of that tool). A result that matches no call goes after the other results."""
     known = [action for action in actions if given is not None and any(call.id == given for call in action.calls)]
     action = known[-1] if known else actions[-1]
     calls = [(at, call) for at, call in enumerate(action.calls) if not known or call.id == given]

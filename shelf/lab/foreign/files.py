@@ -1,4 +1,4 @@
-"""The files of other programs: which of a folder are read, their objects, and what is left out of them."""
+"""The files of other programs: which files of a folder are read, their objects, and what is left out."""
 
 import json
 import re
@@ -24,9 +24,9 @@ from shelf.lab.foreign.tools import is_padded
 SUFFIXES = (".json", ".jsonl", ".traj")
 _ENDS = tuple(f"{suffix}{packed}" for suffix in SUFFIXES for packed in ("", ".gz"))
 IDS = ("task_id", "id", "example_id", "session_id", "trajectory_id")
-"""The keys under which a file may name the task, the first one that it has."""
+"""The keys under which a file may name the task; the first one present counts."""
 OWN_NAMES = ("schema_version", "responses_create_params", "nodes", "termination_reason")
-"""Keys of formats whose other keys are theirs alone."""
+"""Keys of formats that define all their keys themselves, so that no other program's names apply."""
 ELSEWHERE = {
     "resourceSpans": "an export of OpenTelemetry",
     "observations": "a trace of Langfuse",
@@ -35,19 +35,19 @@ ELSEWHERE = {
     "context.span_id": "a span of Phoenix",
     "attributes": "a span of OpenTelemetry or OpenInference",
 }
-"""Files that are not read, by a key of theirs."""
+"""Kinds of files that are not read, by a key that identifies them."""
 SIMULATIONS = "simulations"
-"""The folder of tau2-bench's second way to save, beside `results.json`."""
+"""The folder beside `results.json` in the second layout in which tau2-bench saves."""
 _QUOTED = re.compile(r"""['"].*(?=: write)|(['"]).*?(?:\1|$)""")
-"""A text of a row in a reason, maybe cut short."""
+"""A text quoted from a row in a reason, maybe truncated."""
 FEW = 5
-"""Files with the same fault that are named one by one."""
+"""Up to this many files with the same fault are named one by one."""
 
 
 def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
     """The rollouts of files, or of the .json and .jsonl files of folders, and the lines that cannot be used.
 
-    Of a folder with Harbor's trials only their trajectories are read, and the results of trials that left none.
+    In a folder with Harbor's trials, only their trajectories and the results of trials without one are read.
     ValueError for a path without files.
     """
     rollouts: list[Rollout] = []
@@ -73,7 +73,7 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
 
 
 def _objects(path: Path) -> Iterator[Line | BadLine]:
-    """The objects of a file that is one JSON value, or has one a line; one bad line if it is neither."""
+    """The objects of a file that is one JSON value or has one per line; one bad line if it is neither."""
     try:
         with opened(path) as stream:
             raw = stream.read()
@@ -100,7 +100,7 @@ def _objects(path: Path) -> Iterator[Line | BadLine]:
 
 
 def _value(raw: bytes) -> Any:
-    """A JSON value, with an ellipsis for each whole number that Python refuses, so that all else is read."""
+    """A JSON value, with an ellipsis for each integer that Python refuses, so that everything else is read."""
     try:
         return json.loads(raw)
     except (json.JSONDecodeError, UnicodeDecodeError):
@@ -122,18 +122,18 @@ def _too_long(value: Any) -> bool:
 
 
 def _simulations(file: Path) -> list[Path]:
-    """The files beside a `results.json` of tau2-bench that has no simulations of its own."""
+    """The files with the simulations of a tau2-bench `results.json`, if they are beside it."""
     return sorted((file.parent / SIMULATIONS).glob("*.json")) if file.name == "results.json" else []
 
 
 @lru_cache(maxsize=8)
 def _world(results: Path, _: int) -> Any:
-    """The `info` of tau2-bench's results, which its simulations share; the second value tells versions apart."""
+    """The `info` of tau2-bench's results, which its simulations share; the second value distinguishes file versions."""
     return beside(results).get("info")
 
 
 def rollout_of(line: Line) -> Rollout:
-    """The rollout of a row; ValueError with what it does not understand in it."""
+    """The rollout of a row; ValueError names what is not understood."""
     value: dict[str, Any] = dict(line.value)
     if any(map(_too_long, value.values())):
         raise ValueError("it holds a number of more digits than Python reads")
@@ -153,7 +153,7 @@ def rollout_of(line: Line) -> Rollout:
     if line.path.parent.name == SIMULATIONS:
         results = line.path.parent.parent / "results.json"
         value["world"] = _world(results, results.stat().st_mtime_ns) if results.is_file() else None
-        place = f"{results}:{line.path.stem}"  # so that they are of one category
+        place = f"{results}:{line.path.stem}"  # so that they share one category
     rollout = replace(model.model_validate(value).rollout(place, task), continued=files)
     if is_padded(line.value):
         for action in (action for turn in rollout.turns for action in turn.actions):
@@ -168,11 +168,11 @@ def rollout_of(line: Line) -> Rollout:
 
 
 def left_out(bad: Sequence[BadLine]) -> Iterator[str]:
-    """A sentence for each reason and file, with its first line; one for all files if they are more than a few."""
+    """One sentence per reason and file, with its first line; one for all files if there are more than a few."""
     reasons: dict[str, dict[Path, list[BadLine]]] = {}
     for line in bad:
         reason = _QUOTED.sub("", re.sub(r" is .*?: ", " is: ", line.problem))
-        reason = re.sub(r"\d+", "0", reason)  # whatever the value and its place
+        reason = re.sub(r"\d+", "0", reason)  # equal for every value and place
         reasons.setdefault(reason, {}).setdefault(line.path, []).append(line)
     for files in reasons.values():
         for lines in files.values() if len(files) <= FEW else [list(chain.from_iterable(files.values()))]:

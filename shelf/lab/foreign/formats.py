@@ -37,18 +37,18 @@ FAILED = "Error during inference"
 TRIAL = "agent/trajectory.json"
 """Where Harbor puts the trajectory of a trial."""
 NOT_THE_POLICY = ("user_error", "infrastructure_error", "unexpected_error", "context_window_exceeded")
-"""tau2-bench's reasons for an end that is not the policy's doing, or that it counts in no rate."""
+"""tau2-bench's reasons for an end that the policy did not cause, or that tau2-bench counts in no rate."""
 CUT = {"max_steps": STEP_LIMIT, "max_turns": STEP_LIMIT, "timeout": STEP_LIMIT, "max_": "message_length"}
-"""The budget that ended a rollout, by the first of these words in its program's reason."""
+"""The budget that ended a rollout, by the first of these words with which its program's reason starts."""
 
 
 def _within(*path: str) -> Any:
-    """A field that is within another one; None without."""
+    """A field nested in another one; None if it is missing."""
     return Field(None, validation_alias=AliasPath(*path))
 
 
 def _cut(reason: str | None) -> str:
-    """The budget that a program's reason for an end names, "" for none."""
+    """The budget that a program names as the reason for the end, "" if it names none."""
     return next((budget for word, budget in CUT.items() if reason and reason.startswith(word)), "")
 
 
@@ -95,7 +95,7 @@ class Chat(Foreign):
     is_truncated: bool | None = None
     stop_condition: str | None = None
     apart: str = ""
-    """A field beside the messages that looks like an answer and is not read."""
+    """The name of a field beside the messages that looks like an answer and is not read."""
 
     def rollout(self, place: str, task_id: str, cut: str = "") -> Rollout:
         reward = self.score if self.reward is None else self.reward
@@ -109,9 +109,9 @@ class Chat(Foreign):
 
 
 class Completion(Chat):
-    """A prompt, which the policy did not write, and its completion: messages, or texts as verl's rollout_data_dir has.
+    """A prompt, which the policy did not write, and its completion: messages, or texts as in verl's rollout_data_dir.
 
-    A text is a chat template's without its special tokens.
+    Such a text is the output of a chat template without its special tokens.
     """
 
     messages: list[ChatMessage] = []
@@ -132,9 +132,9 @@ class _Tau2Message(ChatMessage):
 
 
 class Simulation(Foreign):
-    """One of tau2-bench's `simulations`: the orchestrator greets, and the user has tools of its own.
+    """One of tau2-bench's `simulations`: the orchestrator greets, and the user has its own tools.
 
-    world: the file's `info`, for each has another one.
+    world: the file's `info`, under another name because each simulation also has an `info`.
     """
 
     termination_reason: str
@@ -176,7 +176,7 @@ class _Node(BaseModel):
 
 
 class VerifiersTrace(Foreign):
-    """A line of verifiers' traces.jsonl; of several branches the last one is read."""
+    """A line of verifiers' traces.jsonl; if it has several branches, the last one is read."""
 
     nodes: list[_Node]
     calls: list[dict[str, Any]] = []
@@ -202,7 +202,7 @@ class VerifiersTrace(Foreign):
         return replace(chat.rollout(place, str(self.task or task_id), cut), subagents=branches)
 
     def _branch(self) -> list[_Node]:
-        """The nodes up to the last one; all where none names its parent."""
+        """The path of nodes to the last one; all nodes if none names its parent."""
         if all(node.parent is None for node in self.nodes):
             return self.nodes
         path: list[_Node] = []
@@ -241,7 +241,7 @@ class NemoRollout(Foreign):
 
 
 class Atif(Foreign):
-    """A trajectory in ATIF; trial: what its trial's result says."""
+    """A trajectory in ATIF. trial: what the result of its trial says."""
 
     agent: Agent
     steps: list[Step]
@@ -286,7 +286,7 @@ class Trial(Foreign):
     def rollout(self, place: str, task_id: str) -> Rollout:
         if not (failure := error_text(self.exception_info)):
             raise ValueError(f"is a trial without {TRIAL}")
-        among = place.replace(f"/{RESULT}:", f"/{TRIAL}:")  # so that it is of the other trials' category
+        among = place.replace(f"/{RESULT}:", f"/{TRIAL}:")  # so that it is in the category of the other trials
         return Rollout(among, self.task_name or task_id, [], failure=failure)
 
 
@@ -302,4 +302,4 @@ FORMATS: Mapping[str, type[Foreign]] = {
     "result": BfclResult,
     "exception_info": Trial,
 }
-"""By the key that tells them apart, in this order."""
+"""The formats by the key that identifies them, checked in this order."""

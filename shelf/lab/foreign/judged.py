@@ -1,4 +1,4 @@
-"""Rollouts of other programs as records: played again where the service can, else judged by what they show."""
+"""Rollouts of other programs as records: played again if the service can, else judged by what they show."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from shelf.statistics.summary import FOREIGN
 
 
 class Judged(NamedTuple):
-    """A rollout and its record; differs: what the replay contradicts, as a sentence, "" if nothing."""
+    """A rollout and its record. differs: a sentence on what the replay contradicts, "" if nothing."""
 
     rollout: Rollout
     record: TrajectoryRecord
@@ -24,7 +24,7 @@ class Judged(NamedTuple):
 
 
 def judge(rollouts: Sequence[Rollout], url: str) -> Iterator[Judged]:
-    """Every rollout judged, in order, those of the benchmark's tasks by the service at `url`."""
+    """Every rollout judged, in order; the service at `url` judges those of the benchmark's tasks."""
     rollouts = [align(rollout) if rollout.replays else rollout for rollout in rollouts]
     samples: Counter[tuple[str, int]] = Counter()
     known = []
@@ -45,7 +45,7 @@ def judge(rollouts: Sequence[Rollout], url: str) -> Iterator[Judged]:
 
 
 def sentences(every: Sequence[Judged]) -> Iterator[str]:
-    """Sentences on how the rollouts were judged, whose the faults are, and which rollouts could not be judged."""
+    """Sentences on how the rollouts were judged, how many faults are own ones, and which rollouts were not judged."""
     yield from _on_replays([judged for judged in every if judged.rollout.replays], len(every))
     for text, count in Counter(judged.rollout.failure for judged in every if judged.rollout.failure).most_common():
         yield f"{count} count as not run, by their file: {text}"

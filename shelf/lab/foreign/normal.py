@@ -1,6 +1,6 @@
-"""Messages and calls under other programs' names, in the form of OpenAI's and Anthropic's API.
+"""Messages and calls with other programs' names, converted to the form of OpenAI's and Anthropic's API.
 
-What is not understood is a ValueError, so that its row is left out: never an empty message, and never a failed call.
+What is not understood raises ValueError, so that its row is left out: it never becomes an empty message or failed call.
 """
 
 import json
@@ -26,7 +26,7 @@ ROLES = {
     }.items()
     for name in names.split()
 }
-"""The roles by the names that LangChain, ShareGPT, Gemini, Cohere, Llama and others give them."""
+"""The roles by the names that LangChain, ShareGPT, Gemini, Cohere, Llama and others use."""
 CALL_NAMES = ("name", "function_name", "toolName", "tool_name", "tool")
 CALL_ARGUMENTS = (
     "arguments",
@@ -60,20 +60,20 @@ _BESIDE = {
     "tool_plan", "content", "meta", "provider_specific_fields", "annotations", "source", "block_type",
 }
 # fmt: on
-"""Keys of a message that hold nothing which it said."""
+"""Keys of a message that hold nothing of what it says."""
 _OF_RESULT = {*CALL_NAMES, *CALL_IDS, *_ANSWERED, "structuredContent", "structured_content", "tool_messages"}
 _MAY_CALL = re.compile("(?<![a-z])(?:tool_?)?(?:call|tool|action|function)|recipient", re.IGNORECASE)
 
 
 def role_of(role: str) -> str:
-    """The role's name in OpenAI's form; ValueError for one that is not known."""
+    """The role's name in OpenAI's form; ValueError for an unknown role."""
     if (known := ROLES.get(role.strip().lower())) is None:
         raise ValueError(f"role is {role!r:.40}: system, user, assistant or tool is expected")
     return known
 
 
 def message_of(value: Any) -> Any:
-    """A message with role, content, calls, and what names its call and its failure; no object stays as it is."""
+    """A message with role, content, calls, its call's id, and its failure; a value of another type is unchanged."""
     if not isinstance(value, Mapping):
         return value
     for key in ("kwargs", "data"):  # LangChain's two ways to write a message
@@ -91,11 +91,11 @@ def message_of(value: Any) -> Any:
     if isinstance(content, Mapping) and isinstance(content.get("parts"), list):
         content = content["parts"]
     if isinstance(content, Mapping) and isinstance(content.get("type"), str):
-        content = [content]  # MCP's
+        content = [content]  # MCP's form
     if content is None and isinstance(value.get("message"), str):
         content = value["message"]
     if found["role"] in TOOL_ROLES:
-        several = value.get("tool_responses") or value.get("tool_results")  # AutoGen's, Cohere's
+        several = value.get("tool_responses") or value.get("tool_results")  # AutoGen's and Cohere's keys
         if isinstance(several, list) and all(isinstance(each, Mapping) for each in several):
             content = [_result_of(each) for each in several]
         elif content is None:
@@ -109,7 +109,7 @@ def message_of(value: Any) -> Any:
     if role.strip().lower() == "function_call":  # ShareGPT's
         content, calls = None, _listed(content)
     known = [call_of(call)["id"] for call in calls if isinstance(call, Mapping)]
-    if isinstance(content, list):  # LangChain has Anthropic's calls in the parts too
+    if isinstance(content, list):  # LangChain also keeps Anthropic's calls in the parts
         content = [part for part in content if not (_is_call(part) and _id(part.get("id")) in known)]
     if (error := _failure(value)) is not None:
         found["error"] = error
@@ -117,7 +117,7 @@ def message_of(value: Any) -> Any:
     if not calls and (acts or (content is None and not found.get("error"))):
         known = _BESIDE if acts else _BESIDE | _OF_RESULT
         beside = [key for key in value if key not in known and isinstance(value[key], str | list | dict) and value[key]]
-        # What stands beside a text may be a call too; beside no text it is all that was said.
+        # A field beside a text may hold a call; without a text, such fields are all that was said.
         if unread := [key for key in beside if not content or (_MAY_CALL.search(str(key)) and holds(value[key]))]:
             raise ValueError(f"a message of the {found['role']} holds what is not read, {', '.join(map(str, unread))}")
     told = {**value, **more}  # LlamaIndex
@@ -127,7 +127,7 @@ def message_of(value: Any) -> Any:
 
 
 def call_of(value: Any) -> Any:
-    """A call as an object with id, name, arguments and type; ValueError for one whose names are not known."""
+    """A call as an object with id, name, arguments and type; ValueError for a call with unknown keys."""
     if not isinstance(value, Mapping):
         return value
     if isinstance(function := value.get("function"), str) and function.startswith("{"):
@@ -142,7 +142,7 @@ def call_of(value: Any) -> Any:
         if unread := [key for key in flat if key not in (*CALL_NAMES, *CALL_IDS, "type", "index", "function")]:
             raise ValueError(f"a call of {name} has no arguments, but {', '.join(map(str, unread))}")
         arguments = None
-    if isinstance(value.get("parse_error"), str):  # Inspect's, which has {} for what it could not read
+    if isinstance(value.get("parse_error"), str):  # Inspect's, which writes {} for arguments that it could not read
         arguments = value["parse_error"]
     given = _first(flat, CALL_IDS)
     return {"id": _id(given), "name": name, "arguments": arguments, "type": value.get("type")}
@@ -152,24 +152,24 @@ _NOTHING = object()
 
 
 def _id(given: Any) -> Any:
-    """What a call and its result are paired by: a text, which some programs write as a number."""
+    """The id that pairs a call with its result: a text, which some programs write as a number."""
     return str(given) if isinstance(given, int) else None if given is _NOTHING else given
 
 
 def _first(value: Row, keys: Sequence[str], nothing: Any = _NOTHING) -> Any:
-    """The first of the keys' values that is not null, null if they are all, `nothing` if none is there."""
+    """The first of the keys' values that is not null; null if all are null, `nothing` if no key is present."""
     there = [value[key] for key in keys if key in value]
     return next((each for each in there if each is not None), None if there else nothing)
 
 
 def _listed(calls: Any) -> list[Any]:
-    """Calls as a list, without the empty ones of a table's padding."""
+    """Calls as a list, without the empty calls that pad a table."""
     calls = decoded("tool_calls", calls) if isinstance(calls, str) else calls
     return [each for each in (calls if isinstance(calls, list | tuple) else [calls]) if holds(each)]
 
 
 def holds(value: Any) -> bool:
-    """Whether anything of a call or of calls is there, beside their type and their place."""
+    """Whether a value holds anything of a call or of calls, besides their type and index."""
     if isinstance(value, Mapping):
         return any(holds(each) for key, each in value.items() if key not in ("type", "index"))
     return any(map(holds, value)) if isinstance(value, list) else value not in (None, "", "[]", "{}", "null")
@@ -180,7 +180,7 @@ def _is_call(part: Any) -> bool:
 
 
 def _failure(value: Row) -> Any:
-    """What a result says of its failure: its error, true, or False if it denies one; None if nothing."""
+    """What a result says about its failure: its error, or True; False if it denies one; None if it says nothing."""
     said = next((value[key] for key in ("error", "is_error", "isError") if value.get(key) is not None), None)
     if said is None:
         return True if value.get("status") == "error" else None
@@ -199,7 +199,7 @@ def _part_of(part: Any, of_result: bool = False) -> Any:
         return _result_of(part[within] if within else part)
     if kind == "text" and isinstance(part.get("content"), str) and "text" not in part:
         return {"type": "text", "text": part["content"]}
-    if of_result:  # whatever its keys are, it calls nothing
+    if of_result:  # a part of a result calls nothing, whatever its keys are
         return part
     if kind in _CALL_PARTS or within:
         return {**call_of(part), "type": "tool_use"}
@@ -215,7 +215,7 @@ def _result_of(value: Row) -> dict[str, Any]:
     content = _first(value, ("response", "result", "output", "outputs", "content"), None)
     error = _failure(value)
     kind = content.get("type") if isinstance(content, Mapping) and "value" in content else None
-    if kind in ("text", "json", "content", "error-text", "error-json"):  # the AI SDK's
+    if kind in ("text", "json", "content", "error-text", "error-json"):  # the AI SDK's form
         error, content = kind.startswith("error") or error, content["value"]
     if isinstance(content, list):
         content = [each["json"] if isinstance(each, Mapping) and "json" in each else each for each in content]
@@ -225,7 +225,7 @@ def _result_of(value: Row) -> dict[str, Any]:
 
 
 def decoded(what: str, text: str) -> Any:
-    """The JSON value of a text, None of an empty one; ValueError with what it is of if it is none."""
+    """The JSON value of a text, None for an empty text; ValueError that names `what` if the text is not JSON."""
     try:
         return json.loads(text) if text.strip() else None
     except (ValueError, RecursionError) as error:

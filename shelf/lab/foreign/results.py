@@ -1,4 +1,4 @@
-"""Result rows of the official BFCL tool: the calls that the official evaluation reads in them."""
+"""Result rows of the official BFCL tool: the calls that the official evaluation reads from them."""
 
 import json
 import re
@@ -18,18 +18,18 @@ TEXT_MODES = ("bfcl_qwen_fc", "toolace_official_prompt")
 _OTHER_FORMS = re.compile(
     r"\A\s*(?:\{|\[\s*\{|```)|<tool_call>\s*\[|<function_call>|<TOOLCALL>|<\|tool_call_start\|>|<start_function_call>"
 )
-"""Texts in which a handler reads calls that the prompt modes do not."""
+"""Texts from which a handler reads calls that the prompt modes do not."""
 
 
 class Read(NamedTuple):
-    """The turns of a row. mode: in which the service reads its texts as its handler did, "" if none does."""
+    """The turns of a row. mode: the prompt mode that reads its texts as its handler did, "" if none does."""
 
     turns: list[Turn]
     mode: str = ""
 
 
 def read_result(result: Sequence[Sequence[Step]], log: Any, path: Path, task_id: str) -> Read:
-    """The turns of a row: by its log, else by the handler that its folder names, else in forms that are any handler's.
+    """The turns of a row: by its log, else by the handler that its folder names, else in forms that any handler reads.
 
     ValueError, in a sentence, if its calls cannot be known.
     """
@@ -52,7 +52,7 @@ def read_result(result: Sequence[Sequence[Step]], log: Any, path: Path, task_id:
 
 
 def _action(step: Step) -> Action:
-    """A step as a handler that calls functions reads it: it drops a message of which it cannot read one call."""
+    """A step as a function-calling handler reads it: if it cannot read one call, it drops the whole message."""
     if isinstance(step, str):
         return Action(step)
     named = [call.items() if isinstance(call, Mapping) else [(None, call)] for call in step]
@@ -74,7 +74,7 @@ def _known(action: Action, decoded: Decoded) -> Action:
 
 
 def _logged(log: Any, result: Sequence[Sequence[Step]]) -> list[list[Decoded]] | None:
-    """What the handler decoded of each step, by the row's log; None if a step is not in it."""
+    """What the handler decoded from each step, according to the row's log; None if a step is not in it."""
     turns = [turn for turn in log if isinstance(turn, Mapping)] if isinstance(log, list) else []
     if len(turns) != len(result):
         return None
@@ -87,7 +87,7 @@ def _logged(log: Any, result: Sequence[Sequence[Step]]) -> list[list[Decoded]] |
 
 
 def _entry(log: Any) -> list[Any] | None:
-    """The decoded calls in the log of a step, none after an error; None if it does not say."""
+    """The decoded calls in the log of a step, [] after an error; None if the log does not say."""
     for entry in log if isinstance(log, list) else ():
         if isinstance(entry, Mapping) and entry.get("role") == "handler_log":
             decoded = entry.get("model_response_decoded", [] if "error" in entry else None)
@@ -97,7 +97,7 @@ def _entry(log: Any) -> list[Any] | None:
 
 
 def _mode(result: Sequence[Sequence[Step]], found: Sequence[Sequence[Decoded]]) -> str:
-    """The prompt mode that reads in every text what was decoded; "" if none does."""
+    """The prompt mode that reads from every text what was decoded; "" if none does."""
     pairs = [pair for turn in zip(result, found, strict=True) for pair in zip(*turn, strict=True)]
     if not pairs or not all(isinstance(step, str) for step, _ in pairs):
         return ""

@@ -1,4 +1,4 @@
-"""A rollout of another program: user turns of actions, whatever file it came from."""
+"""A rollout of another program: user turns of actions, independent of the file format."""
 
 import json
 import re
@@ -18,17 +18,17 @@ from shelf.lab.foreign.tools import without_padding
 
 Document = Mapping[str, Any]
 STEP_LIMIT = "step_limit"
-"""The service's word for its own limit."""
+"""The service's name for its own limit."""
 _OWN_TOOLS = ("custom", "custom_tool_call", "mcp_call", "mcp_tool_use", "server_tool_use")
-"""Types of calls of a tool that takes free text, or that the endpoint runs."""
+"""Types of calls to tools that take free text, or that the endpoint runs."""
 REFUSES = re.compile(r"error|exception|invalid|malformed|not valid|fail|expected|must be|decode|parse", re.IGNORECASE)
-"""Words of a harness that could not read a call."""
+"""Words with which a harness says that it could not read a call."""
 
 
 class Call(BaseModel):
     """A call as OpenAI (in `function`, `custom`), verifiers (as JSON), the Responses API, Anthropic and ATIF write it.
 
-    documented: False if no document of a tool judges it. padded: its nulls may be a table's, not the policy's.
+    documented: False if no tool's document judges it. padded: its nulls may come from a table, not from the policy.
     """
 
     id: str | None = None
@@ -48,8 +48,8 @@ class Call(BaseModel):
 
 
 class Heard(NamedTuple):
-    """A call as its harness read it. result: None if its file has none. refused: why it is none, "" if it is one; then
-    arguments are as written."""
+    """A call as its harness read it. result: None if its file has none. refused: why it is not a valid call (arguments
+    are then as written), "" if it is valid."""
 
     name: str
     arguments: Any
@@ -66,10 +66,10 @@ class Heard(NamedTuple):
 
 @dataclass
 class Action:
-    """One assistant message. results: of its calls, in order, None for one that the file lacks, then any others.
+    """One assistant message. results: those of its calls, in order, None if the file lacks one, then any others.
 
-    nudge: what its harness said to a message without calls, as a user. whole: its harness drops a message of which it
-    cannot read one call.
+    nudge: what its harness answered, as a user, to a message without calls. whole: its harness drops a whole message if
+    it cannot read one call.
     """
 
     text: str
@@ -79,12 +79,12 @@ class Action:
     whole: bool = False
 
     def heard(self, documents: Mapping[str, Document]) -> list[Heard]:
-        """The calls, those that are none after the others. documents: of the tools, by name."""
+        """The calls, the refused ones last. documents: those of the tools, by name."""
         pairs = zip_longest(self.calls, self.results[: len(self.calls)])
         found = [_heard(call, result, {} if self.whole else documents, self.whole) for call, result in pairs]
         refused = [each.result for each in found if each.refused]
         every = bool(refused) and self.whole
-        shared = {*refused} - {"", None}  # all have it if a harness refuses the message
+        shared = {*refused} - {"", None}  # all calls have this result if a harness refuses the message
         found = [
             each._replace(refused=each.refused or "its message was refused") if every or each.result in shared else each
             for each in found
@@ -104,12 +104,12 @@ class Turn:
 class Rollout:
     """place: file and line. system: what precedes the policy's turns. tools: their documents, None without any.
 
-    reward: the file's, None without one. prefix: the user turns that were asked for, WHOLE for all. cut: the budget
-    that ended it (a key of CUTS, or STEP_LIMIT), "" if none is known. truncated: as in a record. steps: its harness
-    read a call in each message but a turn's last. mode: the prompt mode that reads its texts as its harness did, "" if
-    unknown. failure: why its program did not play it to its end, "" if it did.
-    subagents: trajectories of others that it names or holds. continued: further files that it goes on in. unread: the
-    kinds of what it holds besides, each as often as it is there.
+    reward: that of the file, None without one. prefix: the user turns that were asked for, WHOLE for all. cut: the
+    budget that ended it (a key of CUTS, or STEP_LIMIT), "" if none is known. truncated: as in a record. steps: its
+    harness read a call in each message except a turn's last. mode: the prompt mode that reads its texts as its harness
+    did, "" if unknown. failure: why its program did not play it to the end, "" if it did.
+    subagents: the number of other trajectories that it names or holds. continued: further files that continue it.
+    unread: the kinds of content that is not read, each as often as it occurs.
     """
 
     place: str
@@ -130,7 +130,7 @@ class Rollout:
 
     @property
     def category(self) -> str | None:
-        """The category of a task of the benchmark, None for any other task."""
+        """The category of a benchmark task, None for any other task."""
         try:
             return None if self.task_id.startswith("synth_") else parse_task_id(self.task_id)[0]
         except ValueError:
@@ -138,7 +138,7 @@ class Rollout:
 
     @property
     def replays(self) -> bool:
-        """True if the task is one of the benchmark, which the service plays again."""
+        """True if it is a benchmark task's, which the service plays again."""
         return self.category is not None and not self.failure
 
     @property
@@ -148,7 +148,7 @@ class Rollout:
 
 
 def _heard(call: Call, result: str | None, documents: Mapping[str, Document], strict: bool) -> Heard:
-    """A call, or why it is none: some harnesses decode text in text, and for a tool that needs none null is {}.
+    """A call, or why it is not valid. Some harnesses decode JSON twice, and take null as {} if no argument is required.
 
     strict: its harness does neither.
     """

@@ -1,4 +1,4 @@
-"""Rows of other programs with the names that the readers know, their JSON text decoded, and the answer in its place."""
+"""Rows of other programs, converted to the names that the readers know, with JSON decoded and the answer in place."""
 
 import json
 from collections.abc import Mapping
@@ -23,18 +23,18 @@ _ROW_KEYS = {
 }
 """Names of a row's fields in tau-bench, ShareGPT, OpenTelemetry, LiteLLM, Gemini and Bedrock."""
 _TEXT_KEYS = ("messages", "tools", "tool_defs", "functions", "info")
-"""Fields that are never text, so that a text there is JSON."""
+"""Fields that are never plain text, so that a text there is JSON."""
 _REQUESTS = ("request", "request_body", "body", "input", "inputs", "kwargs", "model_parameters", "optional_params")
 _ANSWERS = ("choices", "response", "response_body", "completion", "output", "outputs", "candidates", "message")
 _DIALOGUES = ("prompt", "request", "input", *_ANSWERS)
 ITEMS = ("message", "mcp_list_tools", "reasoning")
-"""Types of the Responses API's items, beside those that end so."""
+"""Types of the Responses API's items, besides those with the endings below."""
 _ITEM_ENDS = ("_call", "_call_output")
 _ASKS = ("system", "developer", "user")
 
 
 def row_of(value: Row) -> dict[str, Any]:
-    """A row with the names that the readers know, JSON text decoded, the answer in its place, without nulls."""
+    """A row with the names that the readers know, with JSON text decoded, the answer in place, and no nulls."""
     attributes = value.get("attributes")
     if isinstance(attributes, Mapping) and any(str(key).startswith("gen_ai.") for key in attributes):
         value = {**value, **attributes}
@@ -67,12 +67,12 @@ def row_of(value: Row) -> dict[str, Any]:
     if _items(response.get("output")) or _items(row.get("output")) or response.get("object") == "response":
         return _of_responses(row)
     if not (isinstance(row.get("message"), Mapping) and "role" in row["message"]):
-        row.pop("message", None)  # a word on the row
+        row.pop("message", None)  # a remark about the row
     _note_cut(row, row)
     if "messages" in row:
         row.pop("prompt", None)  # the first of the messages
         return _with_answer(row)
-    answers = _ANSWERS if "prompt" in row else _ANSWERS[:-1]  # a line with one message is no rollout
+    answers = _ANSWERS if "prompt" in row else _ANSWERS[:-1]  # a line with one message is not a rollout
     if key := next((key for key in answers if _is_answer(row.get(key))), ""):
         row["completion"] = answer_of(row[key], row)
         row.setdefault("prompt", row.get("input", []))
@@ -80,7 +80,7 @@ def row_of(value: Row) -> dict[str, Any]:
 
 
 def _renamed(value: Row) -> dict[str, Any]:
-    """A row or a request under the names that the readers know, without nulls."""
+    """A row or a request with the names that the readers know, without nulls."""
     row = {key: found for key, found in value.items() if found is not None}
     for name, known in _ROW_KEYS.items():
         if known not in row and name in row:
@@ -89,7 +89,7 @@ def _renamed(value: Row) -> dict[str, Any]:
 
 
 def _is_answer(value: Any) -> bool:
-    """True for what an endpoint answers, and not for text or messages."""
+    """True for the answer of an endpoint, False for text or messages."""
     choices = isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value)
     return isinstance(value, Mapping) or (
         bool(choices) and not any({"role", "from", "type"} & each.keys() for each in value)
@@ -100,7 +100,7 @@ _SPOKEN = {"role", "choices", "from", "message", "messages", "contents", "candid
 
 
 def _dialogue(text: str) -> Any:
-    """The messages or the answer that a text is as JSON; any other text stays, for a policy may write JSON."""
+    """The messages or the answer in a JSON text; any other text stays as it is, since a policy may write JSON."""
     if not text.lstrip().startswith(("[", "{")):
         return text
     try:
@@ -125,7 +125,7 @@ def _is_output(item: Any) -> bool:
 
 
 def _of_responses(row: dict[str, Any]) -> dict[str, Any]:
-    """A request and its Responses object as NeMo Gym writes them."""
+    """A request and its Responses object in the form that NeMo Gym writes."""
     if "responses_create_params" in row:
         return row
     response = row["response"] if isinstance(row.get("response"), Mapping) else row
@@ -141,7 +141,7 @@ def _of_responses(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_answer(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of messages with the answer that stands beside them, if they do not hold it."""
+    """A row of messages, to which the answer beside them is added if they do not contain it."""
     key = next((key for key in _ANSWERS if row.get(key) not in (None, "", [], {})), None)
     messages = row["messages"]
     if isinstance(messages, list) and messages and isinstance(messages[-1], Mapping):
@@ -156,7 +156,7 @@ def _with_answer(row: dict[str, Any]) -> dict[str, Any]:
     if said[-len(answer) :] == [_said(message_of(each)) for each in answer]:
         return row
     if isinstance(row[key], str) and own and isinstance(own[-1], Mapping) and own[-1].get("role") == "assistant":
-        return {**row, "apart": key}  # the dialogue has its end, and this says something about it
+        return {**row, "apart": key}  # the dialogue is complete, and this field says something about it
     return {**row, "messages": [*messages, *answer]}
 
 
@@ -166,12 +166,12 @@ def _said(message: Any) -> Any:
 
 
 _ENDS = ("", "stop", "end_turn", "stop_sequence", *(_CUTS := ("length", "max_tokens")))
-"""Reasons of endpoints for the end of an answer, which may be empty then."""
+"""Endpoints' reasons for the end of an answer, with which an answer may be empty."""
 _SAYS = ("content", "parts", "tool_calls", "function_call", "refusal", "text")
 
 
 def _note_cut(answer: Row, row: dict[str, Any]) -> str:
-    """The reason for the end of an endpoint's answer, "" without one. row: gets its cut."""
+    """The reason for the end of an endpoint's answer, "" without one. row: records if the answer was cut."""
     names = ("finish_reason", "finishReason", "stop_reason", "stopReason")
     every = [each for each in (answer, answer.get("response_metadata")) if isinstance(each, Mapping)]  # LangChain's
     reason = next((str(each[name]).lower() for each in every for name in names if each.get(name)), "")
@@ -181,7 +181,7 @@ def _note_cut(answer: Row, row: dict[str, Any]) -> str:
 
 
 def answer_of(value: Any, row: dict[str, Any]) -> list[Any]:
-    """The messages of an endpoint's answer. row: gets its cut. ValueError for another form, and for several answers."""
+    """The messages of an endpoint's answer. row: records a cut. ValueError for an unknown form or several answers."""
     if isinstance(value, str):
         return [{"role": "assistant", "content": value}]
     if isinstance(value, Mapping):

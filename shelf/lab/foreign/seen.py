@@ -33,21 +33,21 @@ SHOWN = (
 """The labels that a dialogue shows by itself; all others need the environment."""
 UNKNOWN = frozenset(rule.label for rule in taxonomy_of("paper").rules) - {*SHOWN, *labels.BROKEN}
 _REACT = re.compile(r"^Action:.*\n+Action Input:|^Action: *\w+[(\[]|<\|action_start\|>|functools\[", re.MULTILINE)
-"""Calls of agents and templates that no endpoint has."""
+"""Calls in the forms of agents and templates, which no endpoint uses."""
 _WITHIN = re.compile(r".*(?:[.:/]|__)", re.DOTALL)
-"""The name of a server or a module before the name of its tool."""
+"""The name of a server or a module, as a prefix of its tool's name."""
 _MAY_HOLD = re.compile(r"(?:tool|function)_?(?:calls?|results|outputs)|intermediate_steps|steps|actions", re.IGNORECASE)
 """Fields of a row in which programs keep calls apart from the messages."""
 _SIGN = re.compile(r"\W|_")
-"""What endpoints that allow few signs in a name write in other ways."""
+"""Characters that endpoints replace if they allow only a few characters in a name."""
 _ENDING = re.compile("final|finish|submit|complete|terminate|done|answer", re.IGNORECASE)
-"""Names of the tools with which harnesses let a policy end, and which they do not list."""
+"""Names of tools with which harnesses let a policy finish, but which they do not list."""
 REPEATS = 3
-"""A call made so often in a turn, with the same arguments and result, was not needed."""
+"""A call made this often in a turn, with the same arguments and result, was not needed."""
 
 
 def label_dialogue(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
-    """A record with the labels that the dialogue shows; all other turns are `checker_error`, which counts nowhere."""
+    """A record with the labels that the dialogue shows; all other turns get `checker_error`, which counts nowhere."""
     answered = [turn for turn in rollout.turns if turn.actions]
     documents = None if rollout.tools is None else _by_name(rollout.tools)
     heard = [[_heard(action, documents or {}, rollout.structured) for action in turn.actions] for turn in answered]
@@ -71,10 +71,10 @@ def label_dialogue(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
 
 
 def unread_call(rollout: Rollout, row: Iterable[str]) -> str:
-    """A call that its program read and this reader does not, as a sentence, "" if there is none.
+    """A sentence on a call that the rollout's program may have read and this reader did not, "" if there is none.
 
-    Nobody refused arguments that are no object, or no call was read and a text looks like one, or a field of its row
-    may hold some. row: the fields with lists, objects or JSON.
+    Either no harness refused arguments that are not an object, or no call was read and a text looks like a call or a
+    field of the row may hold some. row: the fields with lists, objects or JSON.
     """
     names = _by_name(rollout.tools or ())
     actions = [action for turn in rollout.turns for action in turn.actions]
@@ -100,7 +100,7 @@ def unread_call(rollout: Rollout, row: Iterable[str]) -> str:
 
 
 def require_text(rollout: Rollout) -> None:
-    """ValueError for half of a surrogate pair, which JSON can hold and no file or request: it would end all others."""
+    """ValueError for a lone surrogate, which JSON can hold but no file or request: it would stop all other rollouts."""
     actions = [action for turn in rollout.turns for action in turn.actions]
     said = [(action.text, action.nudge, action.results, _heard(action, {}, False)) for action in actions]
     users = [turn.user for turn in rollout.turns]
@@ -118,7 +118,7 @@ def sources(rollout: Rollout, environment: str) -> dict[str, str]:
 
 
 def _by_name(tools: Sequence[Document]) -> dict[str, Document]:
-    """The documents by name; of a name that has several none judges."""
+    """The documents by name; if a name has several, none of them judges."""
     found: dict[str, Document] = {}
     for tool in tools:
         found[tool["name"]] = tool if found.get(tool["name"], tool) == tool else {"name": tool["name"]}
@@ -126,7 +126,7 @@ def _by_name(tools: Sequence[Document]) -> dict[str, Document]:
 
 
 def _names_tool(text: str, tools: Collection[str]) -> bool:
-    """Whether a text has a tool's name as a tag, in one or as a JSON value, or calls a tool in a block of code."""
+    """Whether a text has a tool's name as a tag, in a tag or as a JSON value, or calls a tool in a code block."""
     one = f"(?:{'|'.join(re.escape(each) for each in tools if each)})"
     called = rf"<{one}>|:\s*[\"']{one}[\"']|>\s*{one}\s*</|(?:```\w*|<code>)\n(?:(?!```).){{,4000}}?\b{one}\("
     return bool(any(tools) and re.search(called, text, re.DOTALL))
@@ -135,9 +135,9 @@ def _names_tool(text: str, tools: Collection[str]) -> bool:
 def _heard(action: Action, documents: dict[str, Document], structured: bool) -> list[Heard]:
     """The calls of a message, which may be in its text, as Qwen's template writes them.
 
-    structured: its harness reads calls apart from texts, so that one in a text counts only if it was answered.
+    structured: its harness reads calls apart from the text, so that a call in a text counts only if it was answered.
     """
-    if not action.calls and (action.results or not structured):  # blocks of another form are nobody's fault
+    if not action.calls and (action.results or not structured):  # unreadable blocks count as no fault
         found = read_blocks(without_thoughts(action.text), ()).calls
         action = replace(action, calls=tuple(Call(name=name, arguments=given) for name, given in found))
     return action.heard(documents)
@@ -157,7 +157,7 @@ def _evidence(
         turns.append(
             TurnEvidence(
                 turn=number,
-                expected_calls=len(calls),  # that calls were needed is the policy's word
+                expected_calls=len(calls),  # assumes that the calls that the policy made were needed
                 actions=tuple(actions),
                 stop=ends or "answered",
                 state_match=True if passed and calls else None,
@@ -170,7 +170,7 @@ def _evidence(
 
 
 def _action(heard: Sequence[Heard], documents: dict[str, Document] | None, ends: bool) -> ActionEvidence:
-    """The evidence of a message. ends: nothing of the rollout follows it but its results."""
+    """The evidence of a message. ends: only its results follow it in the rollout."""
     calls = []
     for call in heard:
         if call.refused:
@@ -188,7 +188,7 @@ def _action(heard: Sequence[Heard], documents: dict[str, Document] | None, ends:
 
 
 def _same_tool(name: str, other: str) -> bool:
-    """Whether two names are of one tool: one has its server's or a module's, or a sign is written otherwise."""
+    """Whether two names mean one tool: one has a server's or module's prefix, or a character is written differently."""
     return (
         _WITHIN.sub("", name) == other
         or name == _WITHIN.sub("", other)
@@ -197,9 +197,9 @@ def _same_tool(name: str, other: str) -> bool:
 
 
 def _of_file(heard: Sequence[Sequence[Heard]], found: Diagnosis, reward: float | None) -> Diagnosis:
-    """The diagnosis with what decided it: a pass is the word of the file, and a call that is repeated was not needed.
+    """The diagnosis with its grounds: the file decides on a pass, and a repeated call was not needed.
 
-    A result that the file lacks is not the same as another.
+    Results that the file lacks do not count as the same result.
     """
     if found.label == labels.PASS:
         return replace(found, reason=f"the file's reward of {reward:g} was read, nothing was verified")

@@ -10,11 +10,11 @@ from env_service.environments.kit.calls import blocks
 from shelf.lab.foreign.chat import RESPONSES, ChatMessage
 
 _CHATML = re.compile(r"(?:(?<![ \w])|(?=user\n<tool_response>))(system|user|assistant|tool|ipython)\n")
-"""The head of a message: at the start of a line, or where the message before ends without one."""
+"""The head of a message: at the start of a line, or directly after a message that ends without a line break."""
 _LLAMA = re.compile(r"(system|user|assistant|tool|ipython)\n\n")
 _GEMMA = re.compile(r"(?<![ \w])(user|model)\n")
 _HEADS = re.compile(r"(?i)<[|\uff5c](?:header_start|start_(?:header|of_)|\w*user|observation|start\|>(?!a))|\[INST\]")
-"""How another speaks in the templates of Llama, Cohere, Granite, Kimi, DeepSeek, Phi, GLM, gpt-oss and Mistral."""
+"""Heads of other speakers in the templates of Llama, Cohere, Granite, Kimi, DeepSeek, Phi, GLM, gpt-oss and Mistral."""
 _OTHER = "where its messages begin is not certain, for its chat template is not ChatML's: write messages, not texts"
 
 
@@ -23,8 +23,8 @@ def dialogues(
 ) -> tuple[list[ChatMessage], list[ChatMessage]]:
     """The messages of a prompt and of its completion, either of which may be a text.
 
-    dumped: a training framework wrote the texts, so that a prompt has heads. ValueError if the template of a text is
-    one whose heads cannot be told from what the messages say.
+    dumped: a training framework wrote the texts, so that a prompt has heads. ValueError if the template of a text has
+    heads that cannot be distinguished from what the messages say.
     """
     head = _CHATML
     if isinstance(completion, str) and _HEADS.search(completion):
@@ -36,7 +36,7 @@ def dialogues(
             raise ValueError(_OTHER)
         said = [("user", before)] * bool(before.strip() or not said) + said
         if len(said) > 1 and _is_policy(said[-1][0]):
-            said.pop()  # it opens the completion
+            said.pop()  # this head opens the completion
         prompt = [ChatMessage(role=role, content=text.strip()) for role, text in said]
     if isinstance(completion, str):
         before, said = _split(completion, head)
@@ -56,7 +56,7 @@ def _head(prompt: str) -> re.Pattern[str]:
 
 
 def _split(text: str, head: re.Pattern[str]) -> tuple[str, list[tuple[str, str]]]:
-    """What precedes the first head, and role and text of each message; a tag's result holds no heads."""
+    """What precedes the first head, and role and text of each message; heads inside tagged results do not count."""
     text = re.sub(r"<\|im_(?:start|end)\|>|<(?:start|end)_of_turn>|<bos>", "", text)
     results = list(_results(text))
     found = [each for each in head.finditer(text) if not any(start < each.start() < end for start, end in results)]
@@ -76,13 +76,13 @@ def _is_policy(role: str) -> bool:
 
 
 def _plausible(said: list[tuple[str, str]]) -> bool:
-    """True if a template may have written a completion so: the policy is answered, by what is not empty."""
+    """True if a template may have written this completion: the policy's messages get answers that are not empty."""
     turns = not any(_is_policy(one) and _is_policy(other) for (one, _), (other, _) in pairwise(said))
     return turns and all(role != "system" and (_is_policy(role) or text.strip()) for role, text in said)
 
 
 def tools_in(text: str) -> list[Any]:
-    """The documents of tools that Qwen's template writes into the system text, one a line."""
+    """The tool documents that Qwen's template writes into the system text, one per line."""
     found = []
     for line in (line for block in blocks(text, "<tools>", "</tools>")[0] for line in block.splitlines()):
         try:

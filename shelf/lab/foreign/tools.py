@@ -1,4 +1,4 @@
-"""Tools as name and JSON schema, in whatever form their list has; and the nulls that a table's padding puts there."""
+"""Tools as name and JSON schema, from any form of list; and the nulls with which a table pads arguments."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _DOCUMENTS = (
 )
 # fmt: on
 _OF_ARGUMENTS = re.compile("arg|param|schema|input|propert", re.IGNORECASE)
-"""What the name of a tool's field has that may hold its arguments."""
+"""Parts of the names of fields in which a tool may hold its arguments."""
 _TOOL_WITHIN = ("function", "custom", "toolSpec", "tool_spec")
 _DECLARATIONS = ("functionDeclarations", "function_declarations", "tools")
 _OWN = {"googleSearch", "google_search", "codeExecution", "code_execution", "urlContext", "url_context", "cachePoint"}
@@ -23,9 +23,9 @@ _COHERE = {"str": "string", "int": "integer", "float": "number", "bool": "boolea
 
 
 def tools_of(value: Any) -> list[dict[str, Any]] | None:
-    """Tools as name and parameters, a JSON schema, in whatever form their list has; None without any.
+    """Tools as name and parameters (a JSON schema), from any form of list; None without any.
 
-    Those without a name that have a type are the endpoint's own. ValueError for any other that is not understood.
+    Tools with a type but no name are the endpoint's own. ValueError for any other tool that is not understood.
     """
     if isinstance(value, str):
         value = decoded("tools", value)
@@ -49,7 +49,7 @@ def tools_of(value: Any) -> list[dict[str, Any]] | None:
 
 
 def _by_name(name: str, tool: Any) -> Any:
-    """One of the tools by name: a tool, its JSON schema, or the tools of a server."""
+    """An entry of tools by name: a tool, its JSON schema, or the tools of a server."""
     known = tool if isinstance(tool, Mapping) else {}
     if "name" in known or any(isinstance(known.get(key), list) for key in _DECLARATIONS):
         return tool
@@ -75,7 +75,7 @@ def _tool(tool: Row) -> dict[str, Any]:
     if document is None and unread:
         raise ValueError(f"the tool {tool['name']} has no parameters, but {', '.join(unread)}")
     document = decoded(f"the document of {tool['name']}", document) if isinstance(document, str) else document
-    inner = document.get("json", document.get("jsonSchema")) if isinstance(document, Mapping) else None  # Bedrock's
+    inner = document.get("json", document.get("jsonSchema")) if isinstance(document, Mapping) else None  # Bedrock
     document = inner if isinstance(inner, Mapping) and inner.get("type", "object") == "object" else document
     if document not in (None, []) and not isinstance(document, Mapping | bool):  # PHP writes {} as []
         raise ValueError(f"the parameters of {tool['name']} are {document!r:.40}: a JSON schema is expected")
@@ -83,13 +83,13 @@ def _tool(tool: Row) -> dict[str, Any]:
 
 
 def _cohere(argument: Row) -> dict[str, Any]:
-    """An argument of Cohere's first API, whose types are Python's; one of another type may be anything."""
+    """An argument of Cohere's first API, which uses Python's types; an argument of another type may be anything."""
     kind = _COHERE.get(str(argument.get("type")).lower())
     return {"type": kind} if kind else {}
 
 
 def _lowered(schema: Any) -> Any:
-    """A JSON schema whose types may be in capitals, as Gemini has them."""
+    """A JSON schema with its types in lower case; Gemini writes them in capitals."""
     if isinstance(schema, list):
         return [_lowered(each) for each in schema]
     if not isinstance(schema, Mapping):
@@ -99,9 +99,9 @@ def _lowered(schema: Any) -> Any:
 
 
 def is_padded(value: Any) -> bool:
-    """Whether a row is of a table whose objects all have each other's keys, null where an object has none.
+    """Whether a row comes from a table that gives all objects the same keys, with null for those that an object lacks.
 
-    Arrow and parquet pad so. The evidence is a list whose objects have the same keys, of which other ones are null.
+    Arrow and parquet pad like this. The evidence is a list of objects with the same keys but different keys null.
     """
     if isinstance(value, Mapping):
         return any(map(is_padded, value.values()))
@@ -116,8 +116,8 @@ def is_padded(value: Any) -> bool:
 
 
 def without_padding(arguments: Any, schema: Any, padded: bool) -> Any:
-    """Arguments without nulls of a table: those under names that their tool does not have, and of what it leaves open
-    if the table is known to be padded; else the policy wrote them."""
+    """Arguments without the nulls of a table: those under names that the tool does not have and, if the table is known
+    to be padded, those of optional arguments. The policy wrote all other nulls."""
     schema = schema if isinstance(schema, Mapping) else {}
     if isinstance(arguments, list):
         return [without_padding(each, schema.get("items"), padded) for each in arguments]

@@ -1,4 +1,4 @@
-"""Which tools' documents would have mattered: tasks that no plain rollout passes, played again with few entries."""
+"""Which tools' documents would help: tasks that no plain rollout passes, played again with a few entries."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,13 +33,13 @@ MOST = 20
 
 
 class Lost(NamedTuple):
-    """A task that no plain rollout passes. broken: plain rollouts by tool whose schema they broke."""
+    """A task that no plain rollout passes. broken: by tool, the number of plain rollouts that broke its schema."""
 
     task: int
     broken: Mapping[str, int]
 
     def shown(self, arm: str) -> Omega | None:
-        """The Omega of an arm; None for the plain prompt, which a task without a broken call sees in all but `all`."""
+        """The Omega of an arm. None is the plain prompt: a task without a broken call has it in every arm but `all`."""
         own = tuple(sorted(self.broken))
         if arm == ALL:
             return ENTRIES
@@ -51,7 +51,7 @@ class Lost(NamedTuple):
 
 
 def lost_tasks(plain: Mapping[int, Sequence[Played]]) -> list[Lost]:
-    """The tasks with a usable rollout of which none passes."""
+    """The tasks with usable rollouts, none of which passes."""
     lost = []
     for task, played in sorted(plain.items()):
         usable = [each.record for each in played if each.record.usable]
@@ -61,7 +61,7 @@ def lost_tasks(plain: Mapping[int, Sequence[Played]]) -> list[Lost]:
 
 
 def play_documents(recipe: Recipe, out: Path, bar: Bar) -> dict[str, Any]:
-    """Play all arms; returns the rows of :func:`report`. LaunchError or ValueError for what a user can fix."""
+    """Play all arms; return the rows for :func:`report`. LaunchError or ValueError for errors that a user can fix."""
     n, tasks = recipe.config.actor_rollout_ref.rollout.n, recipe.rows.train
     started = datetime.now(UTC).isoformat(timespec="seconds")
     with playing(recipe, out, bar) as rollouts:
@@ -83,7 +83,7 @@ def play_documents(recipe: Recipe, out: Path, bar: Bar) -> dict[str, Any]:
 
 
 def _digits(played: Sequence[Played]) -> str:
-    """1 for a rollout that passed, 0 for one that did not, - for one that infrastructure lost or a cut left out."""
+    """Per rollout: 1 if it passed, 0 if not, - if infrastructure lost it or a cut excluded it."""
     return "".join("-" if not each.record.usable else str(int(each.record.passed)) for each in played)
 
 
@@ -93,12 +93,12 @@ def rate(digits: str) -> float | None:
 
 
 def report(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures of :func:`play_documents`.
+    """The figures from the rows of :func:`play_documents`.
 
-    passed: each arm's pass rate over the lost tasks. differences: own less each other arm, with an interval by
-    bootstrap over scenarios, for all lost tasks and for the diagnosed ones, which have a broken call; the others'
-    own, other and random entries are none. tools: by tool with a broken call, the tasks that it was broken in, the mean
-    rates of those, and `passes`, the tasks that its entry adds: the sum over these tasks of own less nothing.
+    passed: each arm's pass rate over the lost tasks. differences: own less each other arm, with a bootstrap interval
+    over scenarios, for all lost tasks and for the diagnosed ones, which have a broken call; for the others, own, other
+    and random show no entries. tools: for each tool with a broken call, the number of tasks in which it was broken,
+    their mean rates, and `passes`, the tasks that its entry adds: the sum over these tasks of own less nothing.
     """
     lost = {row["task"]: row for row in rows if row["arms"] is not None}
     rates: dict[str, dict[str, float]] = {arm: {} for arm in ARMS}
@@ -140,7 +140,7 @@ def report(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """The table in 80 columns."""
+    """The table, 80 columns wide."""
     yield f"{found['lost']} of {found['tasks']} tasks pass in no plain rollout; in {found['diagnosed']} of these, calls"
     yield f"broke their schema. {found['rollouts']} rollouts, {found['without_verdict']} of them without a verdict.\n"
     for arm, passed in found["passed"].items():
@@ -160,7 +160,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def draw(found: Mapping[str, Any], title: str, path: Path) -> None:
-    """Draw, by tool, the pass rates without an entry, with another tool's and with its own, as a PNG file."""
+    """Draw, by tool, the pass rates without an entry, with other tools' entries and with its own, as a PNG file."""
     tools = found["tools"][:MOST][::-1]
     figure = Figure(figsize=(8, 1.4 + 0.28 * len(tools)), layout="constrained")
     axes = figure.subplots()

@@ -24,7 +24,7 @@ from shelf.statistics.intervals import paired_difference
 from shelf.suites.bar import Bar
 
 GRADIENTS = 24
-"""The most successes with a cue whose gradients are taken: one of each task before a second of one."""
+"""The most successes with a cue whose gradients are computed: one of each task before a second of any task."""
 
 Gradient = list[torch.Tensor]
 Weighed = tuple[DialogueTokens, float, float, int]
@@ -33,7 +33,7 @@ Transfer = Callable[[DialogueTokens, DialogueTokens], float]
 
 
 class Question(NamedTuple):
-    """A question about a cue. rate: the share of plain rollouts with its failure; shown: the Omega by task with it."""
+    """A question about a cue. rate: the share of plain rollouts with its failure. shown: by task, the Omega with it."""
 
     cue: str
     label: str
@@ -68,13 +68,13 @@ def _named(record: TrajectoryRecord) -> set[str]:
 def gain(
     asked: Question, tasks: Sequence[TaskRow], plain: Rollouts, cued: Rollouts, transfer: Transfer
 ) -> dict[str, Any]:
-    """The benefit of a cue, with shares from 0 to 1 and None where nothing was seen, or no lift to hand on.
+    """The benefit of a cue, with shares from 0 to 1, and None if nothing was seen or there is no lift to hand on.
 
-    plain, cued: rollouts with common seeds. Of the answer, tasks: the share of the tasks on which it was asked; plain:
-    their pass rate without it; replayed: of what passed with the cue, the share that passes in a plain episode too;
-    transfer: see `Policy`; a task's successes weigh as its lift, as those of a task that passes without the
-    cue transfer well and have nothing to hand on; taught: the points of all tasks' pass rate that the teacher can hand
-    on, whose target is the plain prompt; cued: the same of steps under the prompt with the cue.
+    plain, cued: rollouts with common seeds. In the answer, tasks: the share of tasks on which the cue was tried; plain:
+    their pass rate without it; replayed: of the passes with the cue, the share that also passes in a plain episode;
+    transfer: see `Policy`; a task's successes are weighted by its lift, because those of a task that passes without the
+    cue transfer well but have nothing to hand on; taught: the points of all tasks' pass rate that a teacher, whose
+    target is the plain prompt, can hand on; cued: the same for steps under the prompt with the cue.
     """
     row = {"cue": asked.cue, "label": asked.label, "rate": asked.rate, "tasks": len(asked.shown) / len(tasks)}
     row |= dict.fromkeys(("plain", "lift", "low", "high", "replayed", "transfer", "cued", "taught"))
@@ -103,7 +103,7 @@ def _rate(rollouts: Sequence[Played]) -> float | None:
 
 
 def lines(gains: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """The table in 80 columns, in percent and points."""
+    """The table, 80 columns wide, in percent and points."""
     label = None
     for row in gains:
         if row["label"] != label:
@@ -140,9 +140,9 @@ def findings(
 
 
 def play_tasks(recipe: Recipe, out: Path, bar: Bar) -> tuple[Rollouts, Rollouts, Answers]:
-    """Plain rollouts of all tasks; new ones of those on which cues are asked; by question, those that saw its cues.
+    """Plain rollouts of all tasks; new ones of the tasks on which cues are tried; by question, those with its cue.
 
-    LaunchError or ValueError for what a user can fix.
+    LaunchError or ValueError for errors that a user can fix.
     """
     n = recipe.config.actor_rollout_ref.rollout.n
     later = range(n, 2 * n)
@@ -178,7 +178,7 @@ class Policy:
         self._temperature = temperature
 
     def gradient(self, tokens: DialogueTokens) -> Gradient:
-        """Of the log-prob, in nats, of all its own tokens; one tensor per parameter."""
+        """The gradient of the log-prob, in nats, of all the policy's own tokens; one tensor per parameter."""
         ids, own = (torch.tensor(each, device=self._device) for each in tokens)
         self._model.zero_grad()
         logits = self._model(ids[None], logits_to_keep=own - 1).logits[0].float() / self._temperature
@@ -186,13 +186,13 @@ class Policy:
         return [each.grad for each in self._model.parameters()]
 
     def transfer(self, seen: DialogueTokens, plain: DialogueTokens) -> float:
-        """Return the change in the log-prob of `plain` by a step on `seen`, as a share of that by a step on `plain`."""
+        """Return the change in the log-prob of `plain` by a step on `seen`, relative to that by a step on `plain`."""
         first = [each.clone() for each in self.gradient(seen)]
         own = self.gradient(plain)
         return _dot(first, own) / _dot(own, own)
 
     def angles(self, batch: Iterable[Weighed]) -> tuple[float, float, float]:
-        """Cosines of a batch's gradients: A and w A; its two halves; these with w. nan where one of them is 0."""
+        """Cosines of a batch's gradients: A and w A; its two halves; the halves with w. nan if one of them is 0."""
         sums = [[torch.zeros_like(each) for each in self._model.parameters()] for _ in range(4)]
         for tokens, advantage, w, half in batch:
             own = self.gradient(tokens) if advantage else []

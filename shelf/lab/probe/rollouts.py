@@ -30,9 +30,9 @@ NAME = "probed"
 
 
 class Job(NamedTuple):
-    """A rollout to be played; its seed follows from task (a number) and sample, whether it sees an Omega or not.
+    """A rollout to play; its seed follows from task (a number) and sample, with or without an Omega.
 
-    taught: a pass with an Omega is played again in the plain prompt.
+    taught: a pass with an Omega is played again with the plain prompt.
     """
 
     task: int
@@ -42,14 +42,14 @@ class Job(NamedTuple):
 
 
 class DialogueTokens(NamedTuple):
-    """A dialogue as the policy reads it; sampled: which of the tokens are its own."""
+    """A dialogue as the policy reads it. sampled: the positions of its own tokens."""
 
     ids: list[int]
     sampled: list[int]
 
 
 class Played(NamedTuple):
-    """A rollout. lesson: of one that passed with cues, its messages in a plain episode, if it passes there too."""
+    """A rollout. lesson: if it passed with cues and its messages also pass in a plain episode, the tokens of that."""
 
     job: Job
     record: TrajectoryRecord
@@ -58,9 +58,9 @@ class Played(NamedTuple):
 
 
 Rollouts = Mapping[int, Sequence[Played]]
-"""By task."""
+"""Rollouts by task."""
 Player = Callable[[str, Sequence[Job]], list[Played]]
-"""Plays jobs, in their order; the text names them beside a bar."""
+"""Plays jobs in order; the text names them beside a progress bar."""
 
 
 class _Loop(SEALAgentLoop):
@@ -77,7 +77,7 @@ def _tokens(stream: TokenStream) -> DialogueTokens:
 
 
 async def play(recipe: Recipe, jobs: Sequence[Job], base_url: str, on_rollout: Callable[[], None]) -> list[Played]:
-    """The rollouts in the order of the jobs, as training would play them; has an event loop of its own."""
+    """The rollouts in the order of the jobs, as training would play them; runs in its own event loop."""
     config, rollout = recipe.config, recipe.settings.rollout
     model, gate = config.actor_rollout_ref.model.path, asyncio.Semaphore(rollout.concurrency)
     shared_services.cache_clear()  # connections belong to an event loop
@@ -114,9 +114,9 @@ async def play(recipe: Recipe, jobs: Sequence[Job], base_url: str, on_rollout: C
 
 @contextmanager
 def playing(recipe: Recipe, out: Path, bar: Bar) -> Iterator[Player]:
-    """Serve the model, and the environments unless they are served, and yield what plays the recipe's tasks.
+    """Serve the model, and the environments unless they are served, and yield the player of the recipe's tasks.
 
-    out: the folder of the servers' logs. LaunchError for what a user can fix.
+    out: the folder of the servers' logs. LaunchError for errors that a user can fix.
     """
     rollout, model = recipe.config.actor_rollout_ref.rollout, Path(recipe.config.actor_rollout_ref.model.path)
     limits = f"--max-model-len {rollout.max_model_len} --max-num-seqs {rollout.max_num_seqs}"

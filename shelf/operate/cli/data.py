@@ -33,7 +33,7 @@ def prepare(
 
 @app.command()
 def check(out: Annotated[Path, option("Folder to check.")] = OUT) -> None:
-    """Verify the files, the splits and the package's data; exits with 1 if something is wrong."""
+    """Verify the files, the splits and the package's data; exit with 1 if something is wrong."""
     from shelf.operate.data import check as find_problems
     from shelf.operate.data import leaks
 

@@ -18,14 +18,14 @@ Price = Annotated[float | None, option("Of a GPU hour, for the cost of the run."
 
 @app.command()
 def plan(arguments: Arguments = None, conf: Conf = None, gpu: Named = None, price: Price = None) -> None:
-    """Print what a run of a recipe is and, on GPUs, what it takes: memory, hours and cost. Starts nothing.
+    """Print what a run of a recipe does and, on GPUs, what it needs: memory, hours and cost. Starts nothing.
 
     Exit code 1 if it does not fit.
     """
     recipe, overrides = split(arguments, conf)
     if recipe is None:
         raise typer.BadParameter("name a recipe, for instance exp/SEAL.yaml")
-    # On import verl names every engine and accelerator that this machine lacks; a plan uses none of them.
+    # On import, verl warns about every engine and accelerator that this machine lacks; a plan uses none of them.
     os.environ.setdefault("VERL_LOGGING_LEVEL", "ERROR")
     warnings.filterwarnings("ignore", category=UserWarning, module=r"verl\.")
     from seal.launch.checks.devices import Torch

@@ -1,4 +1,4 @@
-"""`seal settings`: what every key of `seal` and `env_service` means and may be."""
+"""`seal settings`: the meaning and the allowed values of every key of `seal` and `env_service`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,7 @@ def settings(
         typer.Argument(metavar="[RECIPE] [KEY]", help="A key or block, like seal.rollout; a recipe, for its values."),
     ] = None,
 ) -> None:
-    """Explain settings: type, default, bounds and meaning; with a recipe also the values that it has.
+    """Explain settings: type, default, bounds and meaning; with a recipe, also its values.
 
     `seal settings exp/SEAL.yaml seal.reweighting` explains a block of a recipe.
     """

@@ -31,7 +31,7 @@ def stats(
 ) -> None:
     """Rates with intervals of one run, or paired differences of several (--compare).
 
-    Exits with 0 if every line was usable and no task missing, 1 otherwise, 2 for bad input.
+    Exits with 0 if every line was usable and no task was missing, 1 otherwise, 2 for bad input.
     """
     from seal.system.files import write_json, write_text
     from shelf.statistics.runs import band as find_band

@@ -1,7 +1,7 @@
 """A validation log as the official tool's result files.
 
-``bfcl evaluate`` run on them must give the same verdicts. Logs in the prompt mode of the official handler keep the
-model's own text; in logs of other modes, which it could not read, calls are written as that handler writes them.
+``bfcl evaluate`` must give the same verdicts on them. Logs in the prompt mode of the official handler keep the
+model's own text; the handler could not read other modes, so for these, calls are written as that handler writes them.
 """
 
 from collections import Counter, defaultdict
@@ -32,7 +32,7 @@ FAULTS = "failed rollouts (they say nothing about the model)"
 
 
 class Export(NamedTuple):
-    """The exported files. tasks: count by category; left_out: count of lines without official counterpart, by kind."""
+    """The exported files. tasks: count by category. left_out: count of lines without official counterpart, by kind."""
 
     folder: Path
     model: str
@@ -43,9 +43,9 @@ class Export(NamedTuple):
 def export_bfcl(log: Path | str, out: Path | str, model: str | None = None, sample: int = 0) -> Export:
     """Write one sample per task of a log under ``out/result/<model>/multi_turn/``.
 
-    model: one that the official tool knows, by default one that it reads as the log is written. Prefix tasks,
-    synthesised ones and rollouts that failed for reasons other than the policy are left out (so the official tool needs
-    ``--partial-eval``). Raises ValueError for bad lines and for logs without evidence (those of other programs).
+    model: one that the official tool knows, by default one whose handler reads the log's format. Prefix tasks,
+    synthesised tasks and rollouts that failed for reasons other than the policy are left out (so the official tool
+    needs ``--partial-eval``). Raises ValueError for bad lines and for logs without evidence (those of other programs).
     """
     entries: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
     left_out: Counter[str] = Counter()
@@ -74,7 +74,7 @@ def export_bfcl(log: Path | str, out: Path | str, model: str | None = None, samp
 
 
 def find_log(run_or_log: Path, step: int | None) -> Path:
-    """The log that is named, or the one of a run's validation (the last by default); ValueError if it is missing."""
+    """The named log, or that of a run's validation (the last by default); ValueError if it is missing."""
     log = run_or_log
     if log.is_dir():
         folder = RunFolder(log)
@@ -123,7 +123,7 @@ def _turns(record: TrajectoryRecord) -> Iterator[list[Any]]:
 
 
 def _answer(text: str) -> list[dict[str, Any]] | str:
-    """A message with tool calls as the official handler keeps it: its calls, or its content if one is no call."""
+    """A message with tool calls as the official handler keeps it: its calls, or its content if one is not a call."""
     content, calls = read_message(text)
     try:
         kept = [{call["function"].get("name"): call["function"].get("arguments")} for call in calls]

@@ -1,1 +1,1 @@
-"""BFCL V4 by its official tool: single turn, live, irrelevance, multi turn, memory and web search."""
+"""BFCL V4 with its official tool: single turn, live, irrelevance, multi turn, memory and web search."""

@@ -32,7 +32,7 @@ GROUPS = {
     "agentic": MEMORY + WEB_SEARCH,
     "all": CATEGORIES,
 }
-"""Names that --categories takes besides single categories."""
+"""Names that --categories accepts besides single categories."""
 
 IRRELEVANCE = ("irrelevance", "live_irrelevance")
 OFFICIAL_COLUMNS = {
@@ -44,13 +44,13 @@ OFFICIAL_COLUMNS = {
     "Web Search Acc": WEB_SEARCH,
     "Overall Acc": CATEGORIES,
 }
-"""Columns of the official table and the categories that each needs: the tool counts a missing one as 0."""
+"""Columns of the official table and the categories that each needs: the tool counts a missing category as 0."""
 
 SERPAPI_KEY = "SERPAPI_API_KEY"
 
 
 class Item(NamedTuple):
-    """An item of a category. cluster: what its attempts share with those of other items."""
+    """An item of a category. cluster: the key that its attempts share with those of related items."""
 
     category: str
     id: str
@@ -105,18 +105,18 @@ def read_chains(data: Path, category: str) -> list[Chain]:
 
 
 def scenario_of(item: str) -> str:
-    """The scenario of a memory item: ``memory_kv_0-customer-0`` is of customer."""
+    """The scenario of a memory item: that of ``memory_kv_0-customer-0`` is customer."""
     return item.rsplit("-", 2)[1]
 
 
 def chains_for(chains: Sequence[Chain], items: Iterable[Item]) -> list[Chain]:
-    """The chains that some items depend on."""
+    """The chains on which some items depend."""
     scenarios = {scenario_of(item.id) for item in items}
     return [chain for chain in chains if chain.scenario in scenarios]
 
 
 def _file(category: str) -> tuple[str, Callable[[str], str]]:
-    """The name of a category's question file, and how an id in it gives the cluster."""
+    """The name of a category's question file, and the function from an id in it to the cluster."""
     if category in MEMORY:
         return "memory", lambda identity: f"memory-{scenario_of(identity)}"
     if category in WEB_SEARCH:

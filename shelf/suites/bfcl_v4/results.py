@@ -1,9 +1,9 @@
 """The official tool's files: what it generated, what it scored, and which entries are not answers at all.
 
-The tool writes "Error during inference" as the answer of an item whose generation raised, and scores it as wrong. Two
+If the generation of an item raised, the tool writes "Error during inference" as its answer and scores it as wrong. Two
 kinds of such errors are the model's: a dialogue that exceeds its context, and a call that the tool's handler cannot
-render into the next prompt. All others are technical. With chosen items the tool rewrites its files after every answer,
-so answers are copied into ``generated.jsonl`` as they come, and the files are made from it before the tool runs.
+render into the next prompt. All others are technical. With chosen items, the tool rewrites its files after each answer,
+so answers are copied to ``generated.jsonl`` as they arrive, and the files are made from it before the tool runs.
 """
 
 import csv
@@ -62,7 +62,7 @@ def error_of(value: Mapping[str, Any]) -> Fault | None:
 def read_new_entries(results: Path, known: Iterable[str], seen: dict[Path, tuple[int, int]]) -> list[Entry]:
     """The complete lines of all result files whose ids are not `known`.
 
-    seen: size and time of each file when it was last read, which this updates: unchanged files
+    seen: size and time of each file at its last reading, updated here: unchanged files
     are not read again. A half-written last line is left for the next reading.
     """
     known = set(known)
@@ -135,9 +135,9 @@ def _snake(name: str) -> str:
 class Generated:
     """The answers of one evaluation.
 
-    results: the tool's folder of results. items: all that are wanted; chains: the memory
-    dialogues that some of them depend on. wanted: the ids of both, in order. entries: answers by
-    id. errors: the technical failures since the last `prepare`; failures: the last one of each id.
+    results: the tool's results folder. items: all items that are wanted. chains: the memory
+    dialogues on which some of them depend. wanted: the ids of both, in order. entries: answers by
+    id. errors: technical failures since the last `prepare`. failures: the last failure of each id.
     """
 
     def __init__(self, out: Path, results: Path, items: Sequence[Item], chains: Sequence[Chain]):
@@ -156,11 +156,11 @@ class Generated:
 
     @property
     def missing(self) -> list[str]:
-        """The ids that are wanted and have no answer, in order."""
+        """The wanted ids without an answer, in order."""
         return [identity for identity in self.wanted if identity not in self.entries]
 
     def collect(self) -> int:
-        """Copy what the tool has written since the last call; returns the number of answers."""
+        """Copy what the tool has written since the last call; return the number of answers."""
         known = self.entries.keys() | self.errors.keys()
         new = []
         for entry in read_new_entries(self._results, known, self._seen):
@@ -175,7 +175,7 @@ class Generated:
         return len(self.entries)
 
     def prepare(self) -> None:
-        """Make the tool's files from what is kept, without technical failures and half-filled memories."""
+        """Write the tool's files from the kept answers, without technical failures and half-filled memories."""
         dropped = {identity for chain in self._chains if self._broken(chain) for identity in self._of(chain)}
         self.entries = {identity: entry for identity, entry in self.entries.items() if identity not in dropped}
         if dropped:
@@ -183,7 +183,7 @@ class Generated:
         self.errors = {}
         self._seen = {}
         by_file: dict[str, list[Any]] = {}
-        for identity in filter(self.entries.__contains__, self.wanted):  # the tool scores all that its files hold
+        for identity in filter(self.entries.__contains__, self.wanted):  # the tool scores everything in its files
             by_file.setdefault(self.entries[identity].file, []).append(self.entries[identity].value)
         for path in self._results.rglob(RESULTS):
             if path.relative_to(self._results).as_posix() not in by_file:
@@ -192,12 +192,12 @@ class Generated:
             write_jsonl(values, self._results / name)
 
     def _of(self, chain: Chain) -> list[str]:
-        """The answers of a chain and of the questions that depend on it."""
+        """The ids of a chain and of the questions that depend on it."""
         questions = [item.id for item in self._items if item.category == chain.category]
         return [*chain.ids, *(each for each in questions if scenario_of(each) == chain.scenario)]
 
     def _broken(self, chain: Chain) -> bool:
-        """Return whether a memory was not filled completely, so that its questions asked a wrong one."""
+        """Return whether a memory was not filled completely, so that its questions used a wrong memory."""
         written = [self.entries.get(identity) for identity in chain.ids]
         if None in written:
             return True

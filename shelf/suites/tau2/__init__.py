@@ -1,1 +1,1 @@
-"""tau2-bench by its official tool: airline, retail and telecom."""
+"""tau2-bench with its official tool: airline, retail and telecom."""

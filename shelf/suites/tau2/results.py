@@ -1,8 +1,8 @@
-"""The official tool's files: finished simulations, and whose fault a simulation without a verdict is.
+"""The official tool's files: finished simulations, and who caused a simulation without a verdict.
 
-The tool rewrites its file after each simulation, so they are kept as they come, in a file of our own. A simulation that
-raised is marked `skipped` and rewarded 0; why is only in the program's output. What the agent itself caused (text where
-only calls are allowed, unreadable arguments, a dialogue beyond its context) stays its failure; a failure of the
+The tool rewrites its file after each simulation, so simulations are copied to our own file as they arrive. One that
+raised is marked `skipped` and gets reward 0; the reason is only in the program's output. What the agent caused (text
+where only calls are allowed, unreadable arguments, a dialogue beyond its context) stays its failure; a failure of the
 simulated user or of an endpoint is not a verdict on the agent.
 """
 
@@ -34,7 +34,7 @@ _UNREADABLE = re.compile(r"line \d+ column \d+ \(char \d+\)|validation errors? f
 class Sides(NamedTuple):
     """The two models of a dialogue, as the tool names them.
 
-    user: None without one. user_calls_tools: whether the simulated user of the domain has tools too.
+    user: None without a simulated user. user_calls_tools: whether the domain's simulated user also has tools.
     """
 
     agent: str
@@ -43,20 +43,20 @@ class Sides(NamedTuple):
 
 
 def read_simulations(path: Path) -> list[dict[str, Any]]:
-    """The complete simulations of a file, which the tool may be writing just now or never finished."""
+    """The complete simulations in a file that the tool may still be writing or never finished."""
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     start = _LIST.search(text)
     return list(_objects(text, start.end())) if start else []
 
 
 def read_faults(log: str, sides: Sides) -> dict[str, Fault]:
-    """Why each skipped task raised, from the program's output."""
+    """Why each skipped task raised, according to the program's output."""
     models = {match["text"]: match["model"] for match in _GENERATION.finditer(log)}
     return {match["task"]: _fault(match["text"], models.get(match["text"]), sides) for match in _TASK.finditer(log)}
 
 
 def record_of(category: str, sample: int, simulation: Mapping[str, Any], fault: Fault | None) -> ItemRecord:
-    """The attempt that a simulation was; fault: why it raised, if it was skipped."""
+    """The record of a simulation. fault: why it raised, if it was skipped."""
     messages = simulation.get("messages") or []
     used = [message.get("usage") or {} for message in messages if message["role"] == "assistant"]
     reason = simulation["termination_reason"]
@@ -121,7 +121,7 @@ def _last_said(messages: list[dict[str, Any]]) -> str:
 
 
 class Key(NamedTuple):
-    """Which simulation it is."""
+    """The identity of a simulation."""
 
     domain: str
     task: str
@@ -139,7 +139,7 @@ class Simulations:
             self._keep(ItemRecord(**line["record"]))
 
     def add(self, domain: str, trial: int, simulations: list[dict[str, Any]], faults: Mapping[str, Fault]) -> None:
-        """Keep what is new."""
+        """Keep the new simulations."""
         with self._path.open("a", encoding="utf-8") as stream:
             for simulation in simulations:
                 key = Key(domain, simulation["task_id"], trial)
@@ -167,7 +167,7 @@ class Watch:
         self._mark: list[tuple[int, int]] = []
 
     def __call__(self) -> int:
-        """Return the number of known simulations, those with technical faults included."""
+        """Return the number of known simulations, including those with technical faults."""
         states = [path.stat() for path in (self._results, self.log) if path.is_file()]
         mark = [(state.st_size, state.st_mtime_ns) for state in states]
         if mark != self._mark:

@@ -31,8 +31,8 @@ TEXTS = (".json", ".toml", ".md")
 class Tau2(Suite):
     """An evaluation of one agent.
 
-    user: the simulated user, which all domains but telecom_solo need. trials: attempts at each
-    task. seed: of the first trial; the next ones count up. timeout_s: for one request.
+    user: the simulated user, which all domains but telecom_solo need. trials: attempts per
+    task. seed: that of the first trial; later trials count up. timeout_s: limit per request.
     """
 
     name = SUITE
@@ -134,7 +134,7 @@ class Tau2(Suite):
         return json.dumps(arguments)
 
     def _variables(self) -> dict[str, str]:
-        """The environment variables of the tool: no request but to the two endpoints."""
+        """The environment variables of the tool, which allow requests only to the two endpoints."""
         offline = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "HF_HUB_OFFLINE": "1"}
         proxies = without_proxy(*(served.url for served in self.endpoints()))
         return {**offline, "PYTHONUNBUFFERED": "1", "COLUMNS": "200", **proxies}
@@ -160,6 +160,6 @@ def _data(tool: Tool) -> Path:
 
 
 def _fresh(folder: Path) -> Path:
-    """A new folder below this one: the tool asks on stdin about results that it finds."""
+    """A new folder below this one, because the tool asks on stdin about results that it finds."""
     folder.mkdir(parents=True, exist_ok=True)
     return Path(mkdtemp(prefix="run", dir=folder))

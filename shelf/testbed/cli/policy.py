@@ -61,7 +61,7 @@ def adapt(
     seed: int = 0,
     threads: Annotated[int, option("CPU threads; one is best beside other work.")] = 1,
 ) -> None:
-    """Make a start policy for an environment of your own, from the references of its training tasks."""
+    """Make a start policy for your own environment, from the references of its training tasks."""
     with refusing("seal policy adapt"):
         import torch
 

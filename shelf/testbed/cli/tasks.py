@@ -22,7 +22,7 @@ File = Annotated[Path, typer.Argument(help="File of tasks (JSONL).", show_defaul
 Out = Annotated[Path, option("File to write.", "FILE")]
 
 _INCOMPLETE = 1
-"""The exit code of an exploration that gave fewer tasks than were asked for, but not because its endpoint failed."""
+"""The exit code of an exploration that gave fewer tasks than requested, unless its endpoint failed."""
 _ENDPOINT = (
     "An OpenAI-compatible endpoint (default: OPENAI_BASE_URL, else that of OPENAI_API_KEY or DASHSCOPE_API_KEY)."
 )
@@ -130,7 +130,7 @@ def _fields(extra: str) -> dict[str, Any]:
 
 @app.command()
 def check(file: File) -> None:
-    """Verify ids, references and sources of a file's tasks; exits with 1 if something is wrong."""
+    """Verify ids, references and sources of a file's tasks; exit with 1 if something is wrong."""
     from env_service.environments.bfcl.task_file import parse_task_file
     from shelf.testbed.synthesis.verify import problems
 

@@ -1,7 +1,7 @@
-"""A start policy for an environment: a small policy goes on learning from the references of its training tasks.
+"""A start policy for an environment: a small policy continues to learn from the references of its training tasks.
 
-It stops once it would play half of these references at temperature 1: reinforcement learning needs
-rollouts that pass beside rollouts that fail. Held-out tasks are not touched.
+It stops once it would play half of these references at temperature 1, because reinforcement learning
+needs both rollouts that pass and rollouts that fail. Held-out tasks are not touched.
 """
 
 import random
@@ -21,17 +21,17 @@ from shelf.testbed.policy.chat import ChatSettings, Encoded, Taught, encode, lea
 from shelf.testbed.policy.dialogue import PROMPT_MODE
 
 PROBED, EVERY = 12, 4
-"""References by which the policy is judged, and the lessons between two judgements."""
+"""The number of references used to judge the policy, and of lessons between two judgements."""
 _ACTIVE = (0.15, 0.3, 0.6, 1.0)
-"""Shares of the cues that are active: in a run all at first, later those of the labels that remain."""
+"""Shares of active cues: in a run, all cues are active at first, later those for the labels that remain."""
 
 
 @dataclass(frozen=True)
 class AdaptSettings:
     """Settings of the adaptation.
 
-    passes: the mean probability of a training reference at which learning ends. lessons: the most that it may take.
-    cued: dialogues of each task with random cues, beside the plain one.
+    passes: the mean probability of a training reference at which learning stops. lessons: the most lessons.
+    cued: dialogues per task with random cues, in addition to the plain one.
     """
 
     passes: float = 0.5
@@ -87,13 +87,13 @@ def adapt(
 
 
 def _drawn(groups: Sequence[Sequence[Encoded]], rng: random.Random) -> Iterator[Encoded]:
-    """Endless lessons; a round takes one dialogue of each group."""
+    """Endless lessons; each round takes one dialogue per group."""
     while True:
         yield from (rng.choice(group) for group in rng.sample(groups, len(groups)))
 
 
 def _drawn_cues(rng: random.Random) -> set[str]:
-    """The names of cues that are active in a lesson."""
+    """The names of the cues that are active in a lesson."""
     share = rng.choice(_ACTIVE)
     return {cue.name for cue in catalogue().values() if cue.taxonomy in (None, "paper") and rng.random() < share}
 

@@ -1,8 +1,8 @@
 """Lessons for a pretrained model: synthesised tasks in its own chat template, with the tools' whole documents.
 
-A small pretrained model knows JSON and English, but hardly a tool call. A few hundred dialogues teach it: every weight
-is trained, and only what the assistant says has a loss. Documents are most of a dialogue, so what stands before the
-first call goes through the model without a gradient.
+A small pretrained model knows JSON and English, but hardly any tool calls. A few hundred dialogues teach it: every
+weight is trained, and only what the assistant says has a loss. Documents are most of a dialogue, so everything before
+the first call goes through the model without a gradient.
 """
 
 import random
@@ -26,20 +26,20 @@ from shelf.testbed.synthesis.make import synthesise
 from shelf.testbed.synthesis.sampler import short
 
 PROBED = 24
-"""Tasks by which a model is judged."""
+"""The number of tasks used to judge a model."""
 BYTES = 16
-"""Memory for a trained parameter in fp32: the weight, its gradient, and two means of Adam."""
+"""Bytes of memory per trained parameter in fp32: the weight, its gradient, and the two means of Adam."""
 
 
 @dataclass(frozen=True)
 class ChatSettings:
     """Settings of the lessons.
 
-    lessons, minutes: the end is where the first of them is reached, and the learning rate falls to 0 until then.
-    turns: weights of a lesson's number of requests. longest: tokens of a lesson. documents: the most characters of the
-    tools' documents (3,000 are 700 to 900 tokens). dtype: of matrix products. interface: half of the lessons show
-    what training shows; in half of these the assistant errs once and corrects itself after feedback, and its error is
-    not taught.
+    lessons, minutes: learning stops when the first of these is reached, and the learning rate falls to 0 by then.
+    turns: weights of a lesson's number of requests. longest: the most tokens of a lesson. documents: the most
+    characters of the tools' documents (3,000 are 700 to 900 tokens). dtype: that of matrix products. interface: half of
+    the lessons show what training shows; in half of these, the assistant errs once and corrects itself after feedback,
+    and its error is not taught.
     """
 
     lessons: int = 1_000
@@ -64,9 +64,9 @@ class Encoded(NamedTuple):
 
 
 class Plays(NamedTuple):
-    """The share of dialogues that a model plays as their references, greedily, and its mean probability at T = 1.
+    """The share of dialogues that a model plays like their references, greedily, and its mean probability at T = 1.
 
-    Other words may pass too, so its pass rates are no smaller.
+    Other messages can pass too, so its pass rates are at least as high.
     """
 
     greedy: float
@@ -74,7 +74,7 @@ class Plays(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """A lesson that was learnt: its number from 0, its tokens, the loss on the assistant's (nats), seconds so far."""
+    """A finished lesson: its number from 0, its tokens, the loss on the assistant's tokens (nats), seconds so far."""
 
     number: int
     tokens: int
@@ -83,11 +83,11 @@ class Taught(NamedTuple):
 
 
 def teach(source: Path, out: Path, settings: ChatSettings, on_step: Callable[[Taught], None]) -> tuple[Plays, Plays]:
-    """Write the model of the folder `source`, after its lessons, to `out`, empty or missing before.
+    """Write the model of the folder `source`, after its lessons, to `out`, which must be empty or missing.
 
     Returns how it plays other tasks of one and two requests, before and after.
-    ValueError, in one sentence, for a folder that is no chat model, a chat template that changes earlier messages, or
-    too little memory; nothing is written then.
+    ValueError, in one sentence, for a folder that is not a chat model, a chat template that changes earlier messages,
+    or too little memory; then nothing is written.
     """
     require_chat_model(source)
     with written_whole(out) as draft:
@@ -147,9 +147,9 @@ def encode(
 ) -> Encoded:
     """A dialogue in the model's chat template, up to the assistant's last message.
 
-    The pieces between what the assistant says are encoded by themselves, as in a rollout. wrong: the number of its
-    message that is not taught. ValueError if the template changes a message once others follow, so that a dialogue
-    cannot be taught as it will be played.
+    The pieces between the assistant's messages are encoded separately, as in a rollout. wrong: the number of the
+    assistant's message that is not taught. ValueError if the template changes a message once others follow, because
+    then a dialogue cannot be taught as it will be played.
     """
     ids: list[int] = []
     spoken: list[bool] = []
@@ -174,7 +174,7 @@ def encode(
 def learn(
     model: PreTrainedModel, taught: Iterable[Encoded], settings: ChatSettings, on_step: Callable[[Taught], bool | None]
 ) -> None:
-    """Train every weight of a model in fp32, in place, one lesson a step, until the end or on_step returns True."""
+    """Train every weight of a model in fp32, in place, one lesson per step, until the end or on_step returns True."""
     adam = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.0, fused=True)
     started = time.perf_counter()
     model.train()
@@ -195,13 +195,13 @@ def learn(
 
 
 def lesson_loss(model: PreTrainedModel, lesson: Encoded, bfloat16: bool = False) -> torch.Tensor:
-    """The mean loss on the assistant's tokens, in nats; what stands before the first of them has no gradient."""
+    """The mean loss on the assistant's tokens, in nats; everything before the first of them has no gradient."""
     ids, spoken = torch.tensor([lesson.ids]), torch.tensor(lesson.spoken)
     first = lesson.spoken.index(True) - 1
     targets = spoken[first + 1 :]
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
         before = model.model(input_ids=ids[:, :first], use_cache=True).past_key_values
-    # A context of its own: autocast remembers weights that it cast without a gradient.
+    # A new context, because autocast remembers weights that it cast without a gradient.
     with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
         hidden = model.model(input_ids=ids[:, first:-1], past_key_values=before, use_cache=True).last_hidden_state
         logits = model.lm_head(hidden[0, targets])
@@ -210,7 +210,7 @@ def lesson_loss(model: PreTrainedModel, lesson: Encoded, bfloat16: bool = False)
 
 @torch.no_grad()
 def plays(model: PreTrainedModel, dialogues: Sequence[Encoded]) -> Plays:
-    """Score a model on dialogues, with one forward pass for each."""
+    """Score a model on dialogues, with one forward pass per dialogue."""
     greedy, sampled = [], []
     for dialogue in dialogues:
         ids, spoken = torch.tensor([dialogue.ids]), torch.tensor(dialogue.spoken)[1:]

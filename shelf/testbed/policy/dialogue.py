@@ -18,7 +18,7 @@ _MESSAGES = 1000
 
 
 class Slip(NamedTuple):
-    """A wrong message before the message of this number. label: of the failure that it is."""
+    """A wrong message before the message of this number. label: that of its failure."""
 
     number: int
     text: str
@@ -30,7 +30,7 @@ def reference_dialogue(
 ) -> tuple[dict[str, str], ...] | None:
     """The messages of the episode in which every call is the reference's; None if it does not pass.
 
-    omega: as in training; None for an evaluation's episode.
+    omega: as in training; None for an episode as in evaluation.
     """
     side = {"split": "val"} if omega is None else {"split": "train", "omega": omega.to_json()}
     messages = said(_ENVIRONMENT, _ENVIRONMENT.calls(task), mode)
@@ -41,7 +41,7 @@ def reference_dialogue(
 
 
 def drawn_slip(task: Task, mode: str, rng: random.Random) -> Slip:
-    """A call of the reference with a wrong argument's name, with a tool that does not exist, or cut short."""
+    """A call of the reference with a wrong argument name, with a tool that does not exist, or cut short."""
     calls = _ENVIRONMENT.calls(task)
     places = [(turn, place) for turn, some in enumerate(calls) for place, (_, given) in enumerate(some) if given]
     turn, place = rng.choice(places)
@@ -57,7 +57,7 @@ def drawn_slip(task: Task, mode: str, rng: random.Random) -> Slip:
 
 
 def drawn_omega(label: str | None, rng: random.Random) -> Omega:
-    """The cues that training always shows, and a guideline: for the failure with this label, or any one."""
+    """The cues that training always shows, and a guideline: for the failure with this label, or any guideline."""
     settings = EvolveSettings()
     fitting = [cue for cue in cues_in_use(settings) if cue.kind == "guideline" and label in (None, cue.label)]
     return Omega.of([*permanent_cues(settings), rng.choice(fitting).name])

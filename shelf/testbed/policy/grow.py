@@ -2,8 +2,8 @@
 
 The committed policy has two million parameters; a random network of 100M would earn no reward, so no gradient would
 move it and a stale weight sync would go unnoticed. So the small network is embedded in a larger one: its channels,
-heads and layers come first, what is added starts by writing nothing (zero output projections), and the norms' weights
-make up for the wider mean. In fp32 both give the same logits; training uses all of the larger one.
+heads and layers come first, the added parts write nothing at first (zero output projections), and the norms' weights
+compensate for the wider mean. In fp32 both give the same logits; training uses all of the larger network.
 """
 
 import math
@@ -15,7 +15,7 @@ import torch
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 OWN = ("config.json", "model.safetensors", "made.json")
-"""Files of a policy's folder that are not its tokenizer's."""
+"""Files of a policy's folder that do not belong to its tokenizer."""
 
 
 class Size(NamedTuple):
@@ -33,7 +33,7 @@ LARGE = Size(hidden=768, layers=16, heads=24, kv_heads=12, feed_forward=2048)
 
 
 def grow(source: Path, out: Path, size: Size = LARGE) -> int:
-    """Write the policy of `source`, grown to `size`, to `out`; returns its number of parameters.
+    """Write the policy of `source`, grown to `size`, to `out`; return its number of parameters.
 
     Raises ValueError if `size` cannot hold it: fewer channels, heads or layers,
     another head size, or another number of query heads per key head.
@@ -56,7 +56,7 @@ def grown(small: Qwen2ForCausalLM, size: Size) -> Qwen2ForCausalLM:
     large = _new(config, size)
     large.generation_config = small.generation_config
     ratio = config.hidden_size / size.hidden
-    # The mean is over more channels, and the added ones are zero: exact if its epsilon is scaled alike.
+    # The mean is over more channels, and the added ones are zero: exact if the epsilon is scaled accordingly.
     large.config.rms_norm_eps = config.rms_norm_eps * ratio
     for module in large.modules():
         if hasattr(module, "variance_epsilon"):
@@ -72,7 +72,7 @@ def grown(small: Qwen2ForCausalLM, size: Size) -> Qwen2ForCausalLM:
 
 
 def _new(config: Qwen2Config, size: Size) -> Qwen2ForCausalLM:
-    """A network of `size` with random weights, the same ones each time, that is otherwise configured alike."""
+    """A network of `size` with random weights, the same ones each time, and otherwise the same configuration."""
     own = {name: value for name, value in config.to_dict().items() if name not in ("layer_types", "head_dim")}
     own |= {
         "hidden_size": size.hidden,

@@ -1,8 +1,8 @@
 """Material that training tasks never use: a quarter of the words and of the phrases, a fifth of the operation pairs.
 
-The hash of a text decides, so that the same things are held out in every file, whatever its seed. The levels of tasks
-use them in steps: `values` has held-out words, `phrases` also takes a third of its phrases from the held-out ones,
-`paths` takes all of them from there and has a reserved pair of neighbouring operations.
+The hash of a text decides, so that the same material is held out in every file, whatever its seed. The levels of tasks
+use it in steps: `values` has held-out words, `phrases` also takes a third of its phrases from the held-out ones,
+`paths` takes all of its phrases from there and has a reserved pair of neighbouring operations.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ def pair_is_reserved(first: str, second: str) -> bool:
 def divide(lists: Mapping[str, Sequence[str]]) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
     """The phrases of every list for training, and those held out.
 
-    A phrase of several lists has the same side in all of them. ValueError for a list with an empty side.
+    A phrase in several lists is on the same side in all of them. ValueError for a list with an empty side.
     """
     held_out: dict[str, bool] = {}
     divided = {}

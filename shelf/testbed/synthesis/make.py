@@ -16,7 +16,7 @@ _MOST_DRAWS = 10_000
 def synthesise(
     writer: Grammar, count: int, seed: int, level: Level = "train", settings: SamplerSettings | None = None
 ) -> Iterator[MadeTask]:
-    """`count` sound tasks of different messages, deterministic from the seed; ValueError if settings allow no task."""
+    """`count` sound tasks with different messages, deterministic from the seed; ValueError if no task is allowed."""
     settings = settings or SamplerSettings()
     seen: set[tuple[str | None, ...]] = set()
     for number in range(count):

@@ -1,4 +1,4 @@
-"""A call path: what a task asks for and how it is done, before anybody puts it into words."""
+"""A call path: what a task asks for and how it is done, before a writer puts it into words."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ Known = Literal["", "before", "new"]
 """The source of a reference to a thing: an earlier clause about it, or a result in which only its id was seen."""
 
 Asking = Literal["everything", "without_tool", "without_value", "value"]
-"""The values in a message: all that are needed; all, while the tool is not there; all but one value; that value."""
+"""The values in a message: all that are needed; all, while the tool is withheld; all but one value; only that value."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A value that a phrase mentions; thing: what kind of thing it is, if messages may refer back to it."""
+    """A value that a phrase mentions. thing: the kind of thing, if messages may refer back to it."""
 
     value: Any
     style: Style = "plain"
@@ -31,7 +31,7 @@ Slots = Mapping[str, Slot]
 
 @dataclass(frozen=True)
 class PathCall:
-    """One call; succeeded is False for the natural call that fails first and does not belong to the reference."""
+    """One call; succeeded is False for a natural call that fails first and does not belong to the reference."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -75,7 +75,7 @@ class CallPath:
     """The turns of a task, the state in which they start, and the tools that are withheld or hidden.
 
     A turn of None reveals withheld tools: the environment speaks, and the calls are those of
-    the turn before. calls: by turn, those included.
+    the turn before. calls: by turn, including such turns.
     """
 
     category: Category

@@ -42,8 +42,8 @@ class PhraseList:
 class Phrasebook:
     """Every list of phrases.
 
-    say: by operation. ask, give: by (operation, slot) whose value is left out and then
-    given. The others are what the grammar puts around and into the clauses.
+    say: by operation. ask, give: by (operation, slot); the slot's value is left out and
+    then given. The grammar puts the others around and into the clauses.
     """
 
     say: Mapping[str, PhraseList]

@@ -1,4 +1,4 @@
-"""Samples call paths: a configuration, and turn by turn operations that run on its live simulators.
+"""Samples call paths: a configuration and, turn by turn, operations that run on its live simulators.
 
 A draw that the simulators refuse, or that does not fit the level or the category,
 is rejected as a whole; about a third are kept.
@@ -40,14 +40,14 @@ LONG_CONTEXT_CLASSES = ("GorillaFileSystem", "TradingBot", "VehicleControlAPI", 
 """The simulators that inflate their state or results in a long context."""
 
 TURN_WEIGHTS: Mapping[int, float] = {1: 0.1, 2: 0.4, 3: 0.35, 4: 0.15}
-"""Requests of a task; longer tasks have the last weight."""
+"""Weights of a task's number of requests; longer tasks have the last weight."""
 
 _TWO_CLASSES = 0.3
 _TWO_OPERATIONS = 0.25
 _FEW_TOOLS = 0.9
 _EXTRA_TOOLS = (3, 7)
 SHOWN = (4, 6)
-"""Fewest and most tools that a task shows whose documents have to be short."""
+"""The fewest and the most tools that a task shows if its documents have to be short."""
 _MOST_CALLS = 5
 _TRIES = 8
 
@@ -56,8 +56,8 @@ _TRIES = 8
 class SamplerSettings:
     """Settings of the sampling.
 
-    turns: weights of the number of requests (a value or a tool that comes later is not one). documents: the most
-    characters that the documents of a task may have, which then shows `SHOWN` tools; None: any.
+    turns: weights of the number of requests (a value or a tool that comes later is not a request). documents: the most
+    characters in the documents of a task, which then shows `SHOWN` tools; None for no limit.
     """
 
     turns: Mapping[int, float] = field(default_factory=lambda: TURN_WEIGHTS)
@@ -67,12 +67,12 @@ class SamplerSettings:
 
 
 def short(documents: int, turns: Mapping[int, float] = MappingProxyType({1: 0.5, 2: 0.5})) -> SamplerSettings:
-    """Of base tasks whose documents have at most `documents` characters, for models that read them."""
+    """Settings for base tasks whose documents have at most `documents` characters, for models that read them."""
     return SamplerSettings(turns, categories={"base": 1.0}, documents=documents)
 
 
 def sample_path(rng: random.Random, level: Level, settings: SamplerSettings) -> CallPath:
-    """Draw one path; RejectedDraw if it came to nothing."""
+    """Draw one path; RejectedDraw if the draw fails."""
     category = _weighted(rng, settings.categories)
     among = [name for name in settings.classes if category != "long_context" or name in LONG_CONTEXT_CLASSES]
     if not among:
@@ -102,7 +102,7 @@ def sample_path(rng: random.Random, level: Level, settings: SamplerSettings) -> 
 
 
 class _Draft:
-    """A path while its turns are drawn; novel: it has a reserved pair of operations."""
+    """A path while its turns are drawn. novel: whether it has a reserved pair of operations."""
 
     def __init__(self, stage: Stage, level: Level, classes: tuple[str, ...]) -> None:
         self.stage = stage
@@ -136,7 +136,7 @@ class _Draft:
             self._append(turn, calls)
 
     def hidden_tools(self) -> tuple[str, ...]:
-        """Tools of the classes that no turn shows: all but those needed and a few others, or none."""
+        """The tools of the classes that no turn shows: all except the needed ones and a few others, or none."""
         if self._rng.random() >= _FEW_TOOLS:
             return ()
         every = sorted(document["name"] for name in self._classes for document in documents(name))

@@ -1,4 +1,4 @@
-"""The live simulators on which a path is sampled: operations look at them, call, and say what they were about."""
+"""The live simulators on which a path is sampled: operations look at them, call, and note what messages are about."""
 
 import copy
 import json
@@ -25,7 +25,7 @@ class RejectedDraw(Exception):
 class Stage:
     """One task while it is sampled.
 
-    kinds: what the task has come to practise. finished: classes of which the user has logged out.
+    kinds: what the task practises so far. finished: the classes from which the user has logged out.
     """
 
     def __init__(self, values: Values, category: Category, config: Mapping[str, Any]) -> None:
@@ -103,11 +103,11 @@ class Stage:
     # --- what messages are about --------------------------------------------------
 
     def focus(self, thing: str) -> Any:
-        """Return the subject of the last clause about such a thing, or None."""
+        """Return the subject of the last clause about this kind of thing, or None."""
         return self._focus.get(thing)
 
     def mention(self, thing: str, value: Any, style: Style = "name") -> Slot:
-        """A slot for a thing, and from now on the one in focus."""
+        """Return a slot for a thing, which is in focus from now on."""
         known: Known = "new" if self._new.get(thing) == value else "before" if self._focus.get(thing) == value else ""
         if known == "new":
             self.kinds.add("results")
@@ -115,7 +115,7 @@ class Stage:
         return Slot(value, style, thing, known)
 
     def put_in_focus(self, thing: str, value: Any) -> None:
-        """Later clauses may refer to this value."""
+        """Let later clauses refer to this value."""
         self._focus[thing] = value
 
     def drop_focus(self, thing: str) -> None:
@@ -123,7 +123,7 @@ class Stage:
         self._focus.pop(thing, None)
 
     def created(self, thing: str, identifier: Any) -> None:
-        """A result gave the id of a new thing, which no message has told."""
+        """Note that a result gave the id of a new thing, which no message has mentioned."""
         self._focus[thing] = self._new[thing] = identifier
 
 

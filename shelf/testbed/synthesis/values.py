@@ -1,4 +1,4 @@
-"""Draws of values: words, names, texts, amounts. Everything comes from the generator that is given."""
+"""Draws of values: words, names, texts, amounts. All randomness comes from the given generator."""
 
 import random
 from collections.abc import Collection, Sequence
@@ -38,12 +38,12 @@ def word_list() -> tuple[str, ...]:
 
 @cache
 def _side(held_out: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Words and first names that are held out, or the others."""
+    """The held-out words and first names, or the others."""
     return tuple(tuple(word for word in words if word_is_held_out(word) == held_out) for words in (word_list(), PEOPLE))
 
 
 class Values:
-    """Draws values; held_out: from the words that training tasks never use."""
+    """Draws values. held_out: use the words that training tasks never use."""
 
     def __init__(self, rng: random.Random, held_out: bool) -> None:
         self.rng = rng
@@ -85,7 +85,7 @@ class Values:
         return self.rng.choice(self._people) if self.chance(0.5) else self.word().capitalize()
 
     def user_name(self) -> str:
-        """A name to log in with."""
+        """A login name."""
         return self.word() if self.chance(0.5) else f"{self.word()}{self.integer(1, 9)}"
 
     def secret(self) -> str:

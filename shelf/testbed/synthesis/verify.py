@@ -1,4 +1,4 @@
-"""Check whether tasks are worth keeping: references pass, fail without any call, and share nothing with evaluation."""
+"""Checks whether tasks are sound: references pass, fail without any one call, and share nothing with evaluation."""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ def problem_of(task: Task) -> str | None:
     if not passes(task, turns):
         return "has a reference that the verifier fails"
     for turn, calls in enumerate(turns):
-        # A turn with a reference in which nothing was called never passes: nothing to run for a single call.
+        # A turn with a reference never passes without calls, so a turn with a single call needs no run.
         for index in range(len(calls) if len(calls) > 1 else 0):
             fewer = [made[:index] + made[index + 1 :] if number == turn else made for number, made in enumerate(turns)]
             if passes(task, fewer):
@@ -74,7 +74,7 @@ def evaluation_material(task: MadeTask) -> str | None:
 
 
 def evaluation_state(config: Mapping[str, Any]) -> str | None:
-    """Which simulator's initial state belongs to a task of the evaluation side too, None if no one's does."""
+    """The simulator whose initial state also belongs to a task of the evaluation side, None if there is none."""
     _, states = _evaluation_side()
     for name, state in config.items():
         if state and (owner := states.get(json_hash([name, state]))):
@@ -84,7 +84,7 @@ def evaluation_state(config: Mapping[str, Any]) -> str | None:
 
 @cache
 def _evaluation_side() -> tuple[dict[str, str], dict[str, str]]:
-    """Messages and hashes of initial states of the evaluation side, each with a task that has it."""
+    """The messages and the hashes of initial states on the evaluation side, each with a task that has it."""
     texts: dict[str, str] = {}
     states: dict[str, str] = {}
     for task in load_tasks().values():

@@ -1,4 +1,4 @@
-"""Initial configurations in the shape of the benchmark's, with values of their own.
+"""Initial configurations in the shape of the benchmark's, with other values.
 
 Keys of tables are strings, as in the benchmark's files, so that a configuration survives a file unchanged.
 """

@@ -16,6 +16,6 @@ def report(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder o
     from shelf.statistics.tables import console
 
     with refusing("seal report"):
-        from shelf.view.report.summary import summarise  # matplotlib wants a folder that it can write
+        from shelf.view.report.summary import summarise  # matplotlib needs a writable folder
 
         console().print(*summarise(run), sep="\n")

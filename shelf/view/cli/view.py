@@ -34,7 +34,7 @@ def view(
     """Show curves, failures, groups, trajectories and cues of runs in a local web page, also while they train.
 
     The viewer only reads; its index is kept beside the logs (view_index.sqlite) and can be removed.
-    On an address that other machines reach it asks for a token: that of SEAL_VIEW_TOKEN, or one that it prints.
+    On an address that other machines can reach, it asks for a token: that of SEAL_VIEW_TOKEN, or one that it prints.
     """
     from seal.system.paths import HOME
     from shelf.view.runs import find_runs

@@ -18,11 +18,11 @@ from shelf.view.plots import colours, draw_rates, tidy
 from shelf.view.report.run import Run, teaching
 
 STAGES = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00")
-"""The colours of the stages of a step that take longest."""
+"""The colours of the longest stages of a step."""
 
 
 def draw(run: Run, rows: Sequence[Summary], headline: str, path: Path) -> None:
-    """Draw a run as a PNG file, six panels over steps; panels without data say so. rows: its validations."""
+    """Draw a run as a PNG file with six panels over steps; panels without data say so. rows: its validations."""
     figure = Figure(figsize=(13, 10.5), layout="constrained")
     figure.suptitle(fill(headline, 110), x=0.01, ha="left", fontsize=13, fontweight="bold")
     panels = figure.subplots(3, 2)

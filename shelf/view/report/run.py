@@ -1,4 +1,4 @@
-"""A run's logs as figures: the training steps, what they add up to, and what they cost."""
+"""A run's logs as figures: the training steps, their totals, and their cost."""
 
 import math
 from collections import Counter
@@ -54,7 +54,7 @@ class Change(NamedTuple):
         return cls(before.value, after.value, None if None in errors else math.hypot(*errors))
 
     def __str__(self) -> str:
-        """The difference, ± its standard error, and how many of those it is: ``+0.105 ± 0.061 (1.7 SE)``."""
+        """The difference, ± its standard error, also in standard errors: ``+0.105 ± 0.061 (1.7 SE)``."""
         difference = self.after - self.before
         if not self.standard_error:
             return f"{difference:+.3f}"
@@ -69,7 +69,7 @@ class Quarters(NamedTuple):
     last: tuple[StepRecord, ...]
 
     def of(self, value: Callable[[StepRecord], float | None]) -> tuple[Mean | None, Mean | None]:
-        """The mean of a figure in both, over the steps that have it."""
+        """The mean of a figure in both quarters, over the steps that have it."""
         first, last = (
             Mean.of([figure for figure in map(value, steps) if figure is not None]) for steps in (self.first, self.last)
         )
@@ -77,12 +77,12 @@ class Quarters(NamedTuple):
 
     @property
     def rewards(self) -> tuple[Mean | None, Mean | None]:
-        """Mean training reward of both."""
+        """The mean training reward of both quarters."""
         return self.of(lambda step: step.reward_mean)
 
     @property
     def labels(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Label shares of both, pooled over their steps."""
+        """The label shares of both quarters, pooled over their steps."""
         first, last = (shares(_label_counts(steps)) for steps in (self.first, self.last))
         return first, last
 
@@ -94,7 +94,7 @@ def quarters(steps: Sequence[StepRecord]) -> Quarters | None:
 
 
 def by_task(lines: Iterable[TrajectoryRecord]) -> dict[tuple[str, str], list[TrajectoryRecord]]:
-    """The lines of each data source and task; what does not count (`usable`) is left out."""
+    """The lines by data source and task, without those that do not count (`usable`)."""
     tasks: dict[tuple[str, str], list[TrajectoryRecord]] = {}
     for line in lines:
         if line.usable:
@@ -129,7 +129,7 @@ class Run:
 
     @property
     def seal_share(self) -> float | None:
-        """Share of the steps' wall time that SEAL itself takes in the trainer."""
+        """The share of the steps' wall time that SEAL itself takes in the trainer."""
         total = sum(step.total_seconds for step in self.steps)
         return sum(step.seal_seconds for step in self.steps) / total if total else None
 
@@ -152,7 +152,7 @@ class Run:
 
 
 def read_run(folder: Path | str) -> Run:
-    """Read a run's logs, also of one that has not validated or not trained yet; ValueError if it has neither log."""
+    """Read the logs of a run, even if it has not validated or not trained yet; ValueError if it has neither log."""
     files = RunFolder(Path(folder))
     if not files.path.is_dir():
         raise ValueError(f"{folder} is not a folder: name a run (experiments/NAME).")
@@ -165,10 +165,10 @@ def read_run(folder: Path | str) -> Run:
 
 
 def practice(folder: RunFolder) -> tuple[int, Change] | None:
-    """The tasks of a run that several steps played, and the change of their mean reward from first to last time.
+    """The number of tasks that several steps played, and the change of their mean reward from first to last time.
 
-    The means of first and last steps also differ because other tasks are drawn; this change is paired by task. What
-    infrastructure lost or the recipe excludes does not count. None if fewer than two tasks came back.
+    The means of first and last steps also differ because other tasks are drawn; this change is paired by task. Rollouts
+    that infrastructure lost or the recipe excludes do not count. None if fewer than two tasks were repeated.
     """
     rewards: dict[tuple[str, str], list[float]] = {}
     for _step, path in step_files(folder.trajectories):
@@ -198,7 +198,7 @@ def _label_counts(steps: Sequence[StepRecord]) -> Counter[str]:
 
 
 def teaching(steps: Sequence[StepRecord]) -> dict[str, Counter[str]]:
-    """With a teacher: the sums of each cue's figures over some steps, and its mean lift over their prompts, or nan."""
+    """With a teacher: the sums of each cue's figures over some steps, and its mean lift over their prompts (or nan)."""
     sums: dict[str, Counter[str]] = {}
     for name, row in (item for step in steps for item in step.teaching.items()):
         sums.setdefault(name, Counter()).update(row | {"lift": row.get("lift", 0.0) * row["prompts"]})
@@ -210,9 +210,9 @@ def teaching(steps: Sequence[StepRecord]) -> dict[str, Counter[str]]:
 def training_cost(run: RunFolder, last: int) -> list[tuple[str, str]]:
     """Return the cost of the training up to and including the step `last`, as names and texts.
 
-    Updates included, validations and saving left out. Tokens in are those of the prompts of all requests, as an
-    endpoint counts them; device hours are the wall time of each device, added up, if there are several. A figure
-    that one of the steps lacks is left out.
+    It includes updates, but not validations and saving. Tokens in are those of the prompts of all requests, as an
+    endpoint counts them; device hours, given for several devices, are the sum of their wall times. A figure that one
+    of the steps lacks is left out.
     """
     steps = [step for step in read_steps(run.steps)[0] if step.step <= last] if run.steps.is_file() else []
     launches = list(_launches(run))
@@ -231,7 +231,7 @@ def training_cost(run: RunFolder, last: int) -> list[tuple[str, str]]:
 
 
 def _launches(run: RunFolder) -> Iterator[tuple[int, int, str]]:
-    """The step after which each launch went on, its number of devices and their kind; none for a folder without."""
+    """The step after which each launch continued, its number of devices and their kind; nothing without launches."""
     for value in values(run.launches):
         trainer = value.get("config", {}).get("trainer", {})
         counts = trainer.get("n_gpus_per_node"), trainer.get("nnodes")

@@ -51,7 +51,7 @@ def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
 def _validation(run: Run, rows: Sequence[Summary]) -> list[RenderableType]:
     if not run.validation:
         return [Text("No validation yet: before and after cannot be compared.")]
-    # Where no whole task passes, the turns say more.
+    # If no whole task passes, the turns say more.
     turns = not any(row.passed for row in rows) and any(row.turns_passed for row in rows)
     first = [row for row in rows if row.step == run.validation.steps[0]]
     parts = [_before_after(run.validation, rows, turns), Text(_validation_notes(run.validation, first), style="dim")]
@@ -71,7 +71,7 @@ def _before_after(log: Log, rows: Sequence[Summary], turns: bool) -> Table:
         title += f" and step {last}"
         after = {row.name: with_interval(rate(row)) for row in rows if row.step == last}
         changes, sides = {}, (Side("before", (log.at(first),)), Side("after", (log.at(last),)))
-        with suppress(ValueError):  # they may have no task in common
+        with suppress(ValueError):  # the sides may have no task in common
             changes = {row.name: with_difference(change(row)) for row in compare(*sides)}
         columns["before"] = columns.pop("passed")
         columns["after"] = [after.get(row.name, "-") for row in before]
@@ -161,7 +161,7 @@ def _label_table(run: Run, quarters: Quarters) -> Table:
 
 
 def _cues(run: Run) -> list[RenderableType]:
-    """The cues that were active throughout, and a table of those that came or went."""
+    """The cues that were always active, and a table of those that were turned on or off."""
     if not run.cues:
         return [Text("No cue was active at any step.")]
     always = [cue for cue, steps in run.cues.items() if len(steps) == len(run.steps)]
@@ -178,7 +178,7 @@ def _cues(run: Run) -> list[RenderableType]:
 
 
 def _teaching(run: Run) -> list[RenderableType]:
-    """A table of the rollouts that cues taught, and their lift in both halves of the run; nothing without a teacher."""
+    """A table of the rollouts that cues taught, and their lift in both halves of the run; empty without a teacher."""
     half, whole = len(run.steps) // 2, teaching(run.steps)
     made = table("What cues taught", ["cue", "shown", "passed", "taught", "lift at first", "at last"])
     for name, row in whole.items():

@@ -27,7 +27,7 @@ def main() -> int:
     try:
         params = {"split": options.split, **_params(options.params)}
         if options.out:
-            options.out.write_text("")  # an earlier result is not this episode's
+            options.out.write_text("")  # an earlier result does not belong to this episode
         with (
             ServiceClient(address(options.url), options.environment) as service,
             episode(service, options.task, params) as played,

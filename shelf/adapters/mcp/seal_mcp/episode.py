@@ -1,4 +1,4 @@
-"""One episode of the service as an agent with native tool calls plays it: documents, results, the user's messages."""
+"""One episode of the service, as played by an agent with native tool calls: documents, results, user messages."""
 
 import ast
 import json
@@ -25,12 +25,12 @@ class Said(NamedTuple):
 class Episode:
     """A running episode. tools: the documents that are available now, as the service shows them.
 
-    The service takes text, so a call is written as the default formats want it (JSON between <tool_call> tags):
-    parsing, checks, verdict and labels stay the service's own.
+    The service takes text, so a call is written as the default formats require (JSON between <tool_call> tags):
+    parsing, checks, verdict and labels remain the service's.
     """
 
     def __init__(self, service: ServiceClient, name: str, opening: list[Message]) -> None:
-        """`opening` is what /create answered; ValueError if it does not list the tools as JSON lines."""
+        """`opening` is the answer of /create; ValueError if it does not list the tools as JSON lines."""
         system, user = (message["content"] for message in opening)
         before, _, rest = system.rpartition("<tools>\n")
         lines, _, after = rest.partition("\n</tools>\n")
@@ -47,7 +47,7 @@ class Episode:
         return self._say(call_text(name, arguments))
 
     def next_message(self, answer: str) -> Said:
-        """The user's first message, or what the user says to the answer, which ends the turn."""
+        """The user's first message, or the user's reply to the answer, which ends the turn."""
         if self._unread is None:
             return self._say(answer)
         if answer:
@@ -56,7 +56,7 @@ class Episode:
         return Said(first)
 
     def result(self) -> dict[str, Any]:
-        """The reward and the service's evaluation; of an episode that is still open, as it stands."""
+        """The reward and the service's evaluation; for an episode that is still open, as it stands now."""
         found = self._service.evaluate(self._name)
         return {"reward": float(found["valid"]), "ended": self.ended, **found}
 
@@ -78,7 +78,7 @@ class Episode:
 
 @contextmanager
 def episode(service: ServiceClient, task: str, params: Mapping[str, Any]) -> Iterator[Episode]:
-    """An episode that is released when the block ends, however it ends; ServiceError says why it cannot be opened."""
+    """An episode that is released at the end of the block in any case; ServiceError says why it cannot be opened."""
     name = uuid.uuid4().hex
     opening = service.create(task, name, params)["state"]
     try:

@@ -33,7 +33,7 @@ def server(episode: Episode) -> Server[Any]:
         verb = (episode.next_message, str(given.get("answer") or "")) if name == USER else (episode.call, name, given)
         async with one_at_a_time:
             said = await anyio.to_thread.run_sync(_asked, *verb)
-        if said.revealed:  # a notification for clients of before July 2026, an event for later ones
+        if said.revealed:  # a notification for clients from before July 2026, an event for later ones
             await ctx.session.send_tool_list_changed()
             await bus.publish(ToolsListChanged())
         return types.CallToolResult(content=[types.TextContent(text=said.text)], is_error=said.failed)
@@ -72,7 +72,7 @@ def _tool(document: Any) -> types.Tool:
 
 
 def _asked(verb: Any, *arguments: Any) -> Any:
-    """Return the service's answer; its faults become errors of the protocol, never a tool's result."""
+    """Return the service's answer; its faults become protocol errors, never the result of a tool."""
     try:
         return verb(*arguments)
     except ServiceError as error:

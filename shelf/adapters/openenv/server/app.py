@@ -34,7 +34,7 @@ def application() -> FastAPI:
 
     @app.exception_handler(ServiceError)
     async def refuse(_: Request, error: ServiceError) -> JSONResponse:
-        """Give the service's own sentence to callers of the HTTP routes."""
+        """Pass the service's own sentence to callers of the HTTP routes."""
         return JSONResponse({"detail": str(error)}, _STATUS.get(error.cause, 503))
 
     return app
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def __getattr__(name: str) -> FastAPI:
-    """`app` for servers that import it by name, made when it is asked for."""
+    """`app` for servers that import it by name, made on first access."""
     if name != "app":
         raise AttributeError(name)
     globals()["app"] = made = application()

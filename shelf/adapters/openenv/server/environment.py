@@ -14,7 +14,7 @@ from env_service.client import ServiceClient
 from ..models import Message, SealAction, SealObservation, SealState
 
 SPLITS = ("train", "val")
-"""The two sides of the service's default split, as the task routes list them; others can be named too."""
+"""The two sides of the service's default split, as the task routes list them; other splits can be named too."""
 
 
 class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
@@ -39,7 +39,7 @@ class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
         params: Mapping[str, Any] | None = None,
         **others: Any,
     ) -> SealObservation:
-        """Open the task `task_id`, or that of the split at `index`, or the one that `seed` draws from it.
+        """Open the task `task_id`, or the split's task at `index`, or a task of the split that `seed` draws.
 
         params: `params` of the service's /create. ServiceError: the service is down, or
         has no such split or task. IndexError, ValueError: a bad index or an unknown option.
@@ -65,7 +65,7 @@ class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
 
     @property
     def state(self) -> SealState:
-        """Where the episode stands."""
+        """The current state of the episode."""
         return self._state
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
         return self.get_task_range(split)
 
     def get_task(self, split: str, index: int) -> dict[str, Any]:
-        """One task of a split; IndexError outside it."""
+        """One task of a split; IndexError outside its range."""
         return {"id": _choose(self._client.tasks(split), split, index), "index": index}
 
     def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ class SealEnvironment(Environment[SealAction, SealObservation, SealState]):
 
 
 def _choose(tasks: Sequence[str], split: str, index: int) -> str:
-    """The task of a split at an index; IndexError in one sentence outside it."""
+    """The task of a split at an index; IndexError with one sentence outside its range."""
     if not tasks:
         raise IndexError(f"split {split!r} has no tasks.")
     if not 0 <= index < len(tasks):

@@ -1,4 +1,4 @@
-"""One object with what a trainer needs: tasks, rollouts of whole episodes, and the verdict as the reward."""
+"""One object that holds what a trainer needs: tasks, rollouts of whole episodes, and the verdict as the reward."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -17,9 +17,9 @@ class SealSpec:
     """Arguments of `GRPOTrainer(train_dataset=, rollout_func=, reward_funcs=)`, in the style of TRL's specs.
 
     split: the service's split; `val` is not for training. tasks: these ids instead. num_tasks: at most this many.
-    max_tokens: of a whole dialogue, the model's context by default; a message that would exceed it is not asked for,
-    and the episode counts as cut. base_url: the service; without it SEAL_URL's, else one is started here. params: of
-    the service's /create. ServiceError if no service answers.
+    max_tokens: limit for a whole dialogue, by default the model's context; a message that could exceed it is not asked
+    for, and the episode counts as cut. base_url: the service; by default SEAL_URL, else one is started here. params:
+    those of the service's /create. ServiceError if no service answers.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class SealSpec:
         return [passed]
 
     def rollout_func(self, prompts: Sequence[str], trainer: GRPOTrainer) -> dict[str, list[Any]]:
-        """Plays one episode per prompt, all at once, and returns the tokens as they were sampled.
+        """Play one episode per prompt, all at once, and return the tokens as they were sampled.
 
         env_mask is 1 for sampled tokens. Reward functions also get `passed`, `labels` (one per user turn),
-        `diagnosis` and `progress`. A service that fails raises ServiceError: it is never a reward of 0.
+        `diagnosis` and `progress`. A failing service raises ServiceError; it never gives a reward of 0.
         """
         episodes = [_Episode(self.service, task, self._params, trainer.processing_class) for task in prompts]
         limit = self._max_tokens or trainer.model.config.max_position_embeddings
@@ -94,7 +94,7 @@ class _Episode:
         self._ended = False
 
     def open(self) -> None:
-        """Create it, and take its first messages in."""
+        """Create the episode and append its first messages."""
         self.tokens = Tokens(self._tokenizer, self._service.create(self._task, self._name, self._params)["state"])
 
     def goes_on(self, limit: int) -> bool:
@@ -102,7 +102,7 @@ class _Episode:
         return not self._ended and len(self.tokens.ids) <= limit
 
     def say(self, ids: list[int], logprobs: list[float] | None) -> None:
-        """Send a sampled message and take the answer in."""
+        """Send a sampled message and append the answer."""
         text = self.tokens.said(ids, logprobs)
         answer = self._service.step(self._name, text, truncated=self.tokens.cut)
         self._ended = answer["is_terminated"]
@@ -113,5 +113,5 @@ class _Episode:
         return self._service.evaluate(self._name, None if self._ended else "length")
 
     def close(self) -> None:
-        """Release it, if it was opened."""
+        """Release the episode, if it was opened."""
         self._service.release(self._name)

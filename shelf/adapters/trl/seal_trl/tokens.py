@@ -1,11 +1,11 @@
-"""The tokens of one dialogue: what was sampled stays as it was, and the template adds what lies between."""
+"""The tokens of one dialogue: sampled tokens stay as they are, and the template adds what is between them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 
 class Tokens:
-    """ids: the whole stream. mask: 1 for each sampled token after the first prompt. cut: the last message has no end.
+    """ids: all tokens. mask: for the tokens after the first prompt, 1 if sampled. cut: the last message has no end.
 
     scored: every sampled message came with log-probs.
     """
@@ -26,11 +26,11 @@ class Tokens:
 
     @property
     def completion(self) -> list[int]:
-        """All others."""
+        """All other tokens."""
         return self.ids[self._start :]
 
     def said(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> str:
-        """Append a sampled message; returns its text."""
+        """Append a sampled message; return its text."""
         self.scored = self.scored and logprobs is not None
         self._append(ids, 1, logprobs)
         self.cut = not ids or ids[-1] != self._tokenizer.eos_token_id

@@ -8,11 +8,11 @@ from seal.method.reweighting import initial_rho, weight
 from seal.settings.reweighting import ReweightSettings
 
 RHO = initial_rho(ReweightSettings())
-"""The utilities of the paper's Table 6; they do not follow a profile here."""
+"""The utilities of the paper's Table 6; here they do not change with a profile."""
 
 
 class SealTrainer(GRPOTrainer):
-    """Multiplies each rollout's advantage by w of its labels; a reward could not, because GRPO subtracts the mean."""
+    """Multiplies each rollout's advantage by w of its labels; a reward cannot, because GRPO subtracts the mean."""
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         scored = super()._generate_and_score_completions(inputs)

@@ -1,7 +1,7 @@
 """SEAL's environment service as a verifiers environment: `vf-eval seal-verifiers`, or `load_environment()`.
 
-The service plays the user and the tools; the model's messages stay raw text, as the
-service's prompt modes describe their calls.
+The service plays the user and the tools; the model's messages stay raw text, with calls
+in the form that the service's prompt mode describes.
 """
 
 from seal_verifiers.environment import SealEnv, SealEnvConfig, load_environment

@@ -1,4 +1,4 @@
-"""One episode of verifiers is one episode of the service, with the service as the model's user."""
+"""An episode of verifiers is one episode of the service, with the service as the model's user."""
 
 import asyncio
 import uuid
@@ -19,12 +19,12 @@ ID = "seal-verifiers"
 class SealEnvConfig(vf.EnvConfig):
     """The policy's seat; the taskset says which service and which tasks."""
 
-    # Its harness is this package's: verifiers takes that of the taskset's package unless one is named.
+    # The harness is from this package: verifiers takes that of the taskset's package unless one is named.
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig(), network_notice=False)
 
 
 class SealEnv(vf.Env[SealEnvConfig]):
-    """Plays tasks of the service; a fault of the service fails the episode, it is never a reward of 0."""
+    """Plays tasks of the service; a fault of the service fails the episode and never gives a reward of 0."""
 
     def __init__(self, config: SealEnvConfig) -> None:
         super().__init__(config)
@@ -33,7 +33,7 @@ class SealEnv(vf.Env[SealEnvConfig]):
         self._client = ServiceClient(address(taskset.base_url), taskset.env_type)
 
     async def run(self, task: SealTask, agents: vf.Agents) -> None:
-        """Open the task, pass messages to and fro until it ends, and record reward, metrics and labels."""
+        """Open the task, pass messages back and forth until it ends, and record reward, metrics and labels."""
         name = uuid.uuid4().hex
         opening = (await asyncio.to_thread(self._client.create, task.data.id, name, task.data.params))["state"]
         try:
@@ -63,7 +63,7 @@ class SealEnv(vf.Env[SealEnvConfig]):
 def load_environment(
     base_url: str | None = None, env_type: str = "bfcl", split: str = "train", params: Mapping[str, Any] | None = None
 ) -> vf.Env:
-    """The environment over one split of a service; without `base_url` SEAL_URL's, else one is started here.
+    """The environment over one split of a service; without `base_url`, that of SEAL_URL, else one is started here.
 
     ServiceError if no service answers.
     """
@@ -77,10 +77,10 @@ def _opening(messages: Sequence[Message]) -> tuple[str, str]:
 
 
 def _joined(messages: Sequence[Message]) -> str:
-    """The messages as the one user message that an interaction takes.
+    """The messages joined into the one user message that an interaction takes.
 
-    The default prompt mode answers all calls in one message. Other modes answer each in
-    a message of its own, and only their contents survive here.
+    The default prompt mode answers all calls in one message. Other modes answer each call
+    in a separate message, and only the contents of these survive here.
     """
     return "\n\n".join(message["content"] for message in messages)
 

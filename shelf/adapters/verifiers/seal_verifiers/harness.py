@@ -11,7 +11,7 @@ class SealHarnessConfig(vf.HarnessConfig):
 
     id: str = "seal-verifiers"
     request_s: float = Field(600.0, gt=0)
-    """Seconds that the model has for one message, connecting included."""
+    """Seconds that the model has for one message, including the connection."""
 
 
 class SealHarness(vf.Harness[SealHarnessConfig]):

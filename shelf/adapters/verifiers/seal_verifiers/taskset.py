@@ -11,10 +11,10 @@ from env_service.local_service import address
 
 
 class SealTasksetConfig(vf.TasksetConfig):
-    """Which tasks are played and how; `--env.taskset.*` on the command line."""
+    """Which tasks to play, and how; `--env.taskset.*` on the command line."""
 
     base_url: str | None = None
-    """Address of the environment service; without it SEAL_URL's, else one is started here."""
+    """Address of the environment service; by default SEAL_URL, else one is started here."""
     env_type: str = "bfcl"
     """The service's environment."""
     split: str = "train"
@@ -31,7 +31,7 @@ class SealData(vf.TaskData):
 
 
 class SealTask(vf.Task[SealData]):
-    """A task without prompt: the service speaks first, when the episode is opened."""
+    """A task without a prompt: the service speaks first, when the episode is opened."""
 
     @property
     def key(self) -> str:

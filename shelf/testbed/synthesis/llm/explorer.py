@@ -32,18 +32,18 @@ _MATH = frozenset(document["name"] for document in documents("MathAPI"))
 _MOST_MATH = 1e6
 _MOST_DIGITS = {"precision": 50, "exponent": 100, "decimal_places": 50}
 _EXTRA_MESSAGES = 3
-"""Messages without a readable call that a model may write."""
+"""The number of messages without a readable call that a model may write."""
 NAME = "explore"
 NEAR_SAME = 0.8
-"""Two tasks of a seed task whose messages share this part of their words are the same."""
+"""Two tasks from one seed task count as the same if their messages share this part of their words."""
 
 _DRAWS_PER_EXPLORATION = 2
 _LEAST_CALLS = 2
-"""Of a task."""
+"""The least number of calls in a task."""
 
 
 class CallResult(NamedTuple):
-    """A call and the text that it gave."""
+    """A call and its result as text."""
 
     call: PathCall
     result: str
@@ -60,7 +60,7 @@ class Playground:
         self._box = Toolbox(self.task)
 
     def make(self, name: str, arguments: dict) -> CallResult:
-        """Make a call; one whose numbers would keep a simulator busy for too long is refused."""
+        """Make a call; refuse a call whose numbers would keep a simulator busy for too long."""
         if problem := _too_much(name, arguments):
             made = CallResult(PathCall(name, arguments, succeeded=False), f"Error during execution: {problem}")
         else:
@@ -73,7 +73,7 @@ class Playground:
 
 
 class _Turn(BaseModel):
-    """A message of the user, and the numbers of the calls that were made for it, from 1."""
+    """A message of the user, and the numbers, from 1, of the calls that were made for it."""
 
     message: UserMessage
     calls: Annotated[list[StrictInt], Field(min_length=1)]
@@ -83,14 +83,14 @@ class _Proposal(BaseModel):
     turns: Annotated[list[_Turn], Field(min_length=1, max_length=5)]
 
     def among(self, count: int) -> bool:
-        """Return whether the numbers ascend over all turns and are those of `count` calls."""
+        """Return whether the numbers ascend over all turns and are from 1 to `count`."""
         numbers = [number for turn in self.turns for number in turn.calls]
         return numbers == sorted(set(numbers) & set(range(1, count + 1)))
 
 
 @dataclass(frozen=True)
 class Explorer:
-    """Makes the tasks of one file from these seed tasks, in turns; most_calls: of one exploration."""
+    """Makes the tasks of one file from these seed tasks, in turn. most_calls: the limit per exploration."""
 
     model: EndpointModel
     seeds: Sequence[Task]
@@ -99,7 +99,7 @@ class Explorer:
     sampling: Sampling
 
     async def attempt(self, number: int, draw: int) -> MadeTask:
-        """One draw for the task of this number; Rejected says why it came to nothing."""
+        """One draw for the task of this number; Rejected says why it failed."""
         seed_task = self.seeds[number % len(self.seeds)]
         walk = f"{NAME}/{number}/{draw // _DRAWS_PER_EXPLORATION}"
         made = await explore(self.model, seed_task, self.most_calls, self.sampling, walk)
@@ -121,7 +121,7 @@ class Explorer:
         return task
 
     def repeats(self, task: MadeTask, others: Iterable[MadeTask]) -> str | None:
-        """The reason for which a task is one of the others again, None if it is not."""
+        """The reason why a task repeats one of the others, None if it does not."""
         for other in others:
             if other.users == task.users:
                 return "same_messages"
@@ -174,7 +174,7 @@ class Explorer:
 async def explore(
     model: EndpointModel, task: Task, most_calls: int, sampling: Sampling, name: str
 ) -> tuple[CallResult, ...]:
-    """Let a model act in the initial state of a task; every call with its result, failures included."""
+    """Let a model act in the initial state of a task; return every call with its result, including failures."""
     shown, form, rng = available_tools(task, 0), get_format(PROMPT_MODE), random.Random(name)
     hints = rng.sample([tool["name"] for tool in shown], 2)
     messages = [
@@ -196,21 +196,21 @@ async def explore(
 
 
 def results_again(task: Task, made: Sequence[CallResult]) -> bool:
-    """Return whether these calls, made alone from the task's initial state, all give the same results again."""
+    """Return whether only these calls, made from the task's initial state, all give the same results again."""
     playground = Playground(task)
     again = [playground.make(one.call.name, dict(one.call.arguments)) for one in made]
     return all(one.call.succeeded and one.result == other.result for one, other in zip(again, made, strict=True))
 
 
 def does_nothing(task: Task, made: Sequence[CallResult]) -> bool:
-    """Return whether the reference changes no state and its results say nothing that its arguments do not."""
+    """Return whether the reference changes no state and its results say nothing beyond its arguments."""
     before, after = Toolbox(task).instances, reference(task)[-1].instances
     unchanged = compare(ReferenceTurn(("",), after, None), before, True, [""]).state_match
     return bool(unchanged) and not any(map(_tells, made))
 
 
 def _tells(made: CallResult) -> bool:
-    """Return whether the call is made for its result, and the result holds a value that the call does not."""
+    """Return whether the call only reads, and its result holds a value that the call does not."""
     if made.call.name in WRITES:
         return False
     try:
@@ -233,9 +233,9 @@ def _too_much(name: str, arguments: dict) -> str | None:
 
 
 def seed_tasks(scenarios: Sequence[int] | None) -> tuple[Task, ...]:
-    """The plain tasks of these scenarios, of all that may be used by default, in whose states a model may look around.
+    """The plain tasks of these scenarios (by default all allowed ones), in whose states a model may look around.
 
-    ValueError for one that does not belong to the training side, or that starts in the state of one of the other.
+    ValueError for a scenario that is not on the training side, or that starts in the state of an evaluation task.
     """
     if others := sorted(set(scenarios or ()) - set(TRAIN_SCENARIOS)):
         raise ValueError(f"Scenario {others[0]} does not belong to the training side: name another one.")

@@ -1,6 +1,6 @@
-"""A language model that is asked for tasks: tokens are counted and failures bounded.
+"""A language model that is asked for tasks: tokens are counted and failures are bounded.
 
-The answers that were paid for are kept beside the output: a run that is started again asks for none of them twice.
+The answers that were paid for are kept beside the output: a restarted run asks for none of them twice.
 """
 
 import fcntl
@@ -19,12 +19,12 @@ from shelf.suites.journal import resumed
 Messages = Sequence[Mapping[str, str]]
 
 FAULTS_IN_A_ROW = 10
-"""After this many failed requests without an answer in between no more are sent."""
+"""After this many failed requests without an answer in between, no more are sent."""
 SUFFIX = ".answers.jsonl"
 _SEEDS = 2**31 - 1
-"""Providers do not take larger seeds."""
+"""Providers do not accept larger seeds."""
 _MESSAGE_TOKENS = 8
-"""Tokens that a chat template puts around a message, at most."""
+"""The most tokens that a chat template puts around a message."""
 
 
 @dataclass
@@ -48,10 +48,10 @@ class TokenUsage:
 
 
 class AnswerFile:
-    """Answers by the hash of their request, in FILE.answers.jsonl beside the output FILE; spent: the tokens of all."""
+    """Answers by the hash of their request, in FILE.answers.jsonl beside the output FILE. spent: the tokens of all."""
 
     def __init__(self, output: Path) -> None:
-        """Open or continue; ValueError if another process writes it, or if it is damaged."""
+        """Open or continue a file; ValueError if another process writes to it, or if it is damaged."""
         self.path = output.with_name(output.name + SUFFIX)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._stream = self.path.open("a", encoding="utf-8")
@@ -70,7 +70,7 @@ class AnswerFile:
             self.spent.add(answer)
 
     def get(self, request: str) -> Reply | None:
-        """The answer to the request with this hash, None if it was not answered yet."""
+        """The answer to the request with this hash, None if there is none yet."""
         return self._answers.get(request)
 
     def add(self, request: str, answer: Reply) -> None:
@@ -88,7 +88,7 @@ class AnswerFile:
 
 
 class Rejected(Exception):
-    """A draw came to nothing; reason is a word under which such draws are counted."""
+    """A draw failed; reason is a word under which such draws are counted."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -109,7 +109,7 @@ class Stopped(Exception):
 class EndpointModel:
     """One model behind an endpoint.
 
-    limit: on the tokens of prompts and answers, with those of earlier runs and requests in flight. seed: of the run.
+    limit: on the tokens of prompts and answers, including earlier runs and requests in flight. seed: that of the run.
     """
 
     def __init__(self, client: ChatClient, answers: AnswerFile, limit: int | None = None, seed: int = 0) -> None:
@@ -129,11 +129,11 @@ class EndpointModel:
         self.stopped = self.stopped or Stop(kind, sentence)
 
     async def ask(self, messages: Messages, sampling: Sampling, name: str) -> Reply:
-        """The answer to a dialogue, from the kept ones if it was asked before under the same name.
+        """The answer to a dialogue, from the kept answers if it was asked before under the same name.
 
-        name: which of several draws this is. If an endpoint counts no tokens, four characters are taken as one. Raises
-        Rejected if the model cannot answer this one, Stopped when nothing is sent any more, EndpointRefused if the
-        endpoint would refuse every request.
+        name: identifies the draw. If an endpoint counts no tokens, four characters count as one. Raises Rejected if the
+        model cannot answer this dialogue, Stopped when no more requests are sent, EndpointRefused if the endpoint would
+        refuse every request.
         """
         request = json_hash([self.name, list(messages), asdict(sampling), self._settings, name])
         if (known := self._answers.get(request)) is not None:
@@ -159,7 +159,7 @@ class EndpointModel:
         return answer
 
     def _require_budget(self, tokens: int) -> None:
-        """Raise Stopped if no requests are sent any more, or if one that costs these tokens could exceed the limit."""
+        """Raise Stopped if no more requests are sent, or if a request with these tokens could exceed the limit."""
         spent = self._answers.spent.total
         if self._limit is not None and spent + self._reserved + tokens > self._limit:
             self.stop(

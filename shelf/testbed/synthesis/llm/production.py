@@ -1,4 +1,4 @@
-"""Many tasks at once from a model: bounded concurrency, draws counted by what became of them, a clean stop."""
+"""Many tasks at once from a model: bounded concurrency, draws counted by outcome, a clean stop."""
 
 import asyncio
 from collections import Counter
@@ -12,7 +12,7 @@ from shelf.testbed.synthesis.llm.explorer import Explorer
 from shelf.testbed.synthesis.llm.model import AnswerFile, EndpointModel, Rejected, Stop, Stopped, TokenUsage
 
 _ATTEMPTS = 4
-"""For each request, before it counts as failed."""
+"""Attempts per request, before it counts as failed."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class RequestSettings:
     concurrency: int = 8
     """Tasks at once."""
     timeout_s: float = 120.0
-    """For one attempt at a request."""
+    """Limit per attempt at a request."""
     max_tokens_total: int | None = None
-    """Limit on the tokens of prompts and answers, those of earlier runs for the same output included."""
+    """Limit on the tokens of prompts and answers, including earlier runs for the same output."""
     draws: int = 4
-    """Per task."""
+    """Draws per task."""
 
     def __post_init__(self) -> None:
         if min(self.concurrency, self.draws) < 1 or self.timeout_s <= 0:
@@ -41,11 +41,11 @@ class Production:
     wanted: int
     """Tasks that were asked for."""
     total: TokenUsage
-    """Of all answers, those of earlier runs included."""
+    """The usage of all answers, including those of earlier runs."""
     tasks: dict[int, MadeTask] = field(default_factory=dict)
-    """By number."""
+    """The tasks by number."""
     rejected: Counter[str] = field(default_factory=Counter)
-    """Draws that came to nothing, by reason."""
+    """Failed draws by reason."""
     given_up: int = 0
     """Numbers for which every draw failed."""
     stopped: Stop | None = None
@@ -53,7 +53,7 @@ class Production:
 
     @property
     def draws(self) -> int:
-        """The draws that came to an end."""
+        """The number of finished draws."""
         return len(self.tasks) + self.rejected.total()
 
     @property
@@ -70,7 +70,7 @@ def make_file(
     out: Path,
     on_draw: Callable[[Production], None],
 ) -> Production:
-    """Make the tasks 0 to count - 1 and write those that were made, in order.
+    """Try to make the tasks 0 to count - 1, and write those that were made, in order.
 
     Answers are kept beside `out`, so that the same call continues after an interruption.
     ValueError or EndpointRefused if nothing can be asked.
@@ -129,4 +129,4 @@ async def _produce(
             for _ in range(settings.concurrency):
                 group.create_task(worker())
     except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None  # the first one ended the others
+        raise errors.exceptions[0] from None  # the first one cancelled the others

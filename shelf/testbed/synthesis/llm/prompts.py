@@ -1,4 +1,4 @@
-"""The requests to a model, to look around, to say what a user could have wanted, to read calls; JSON in its answers."""
+"""The requests to a model (to look around, to say what a user could have wanted, to read calls); its JSON answers."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from shelf.testbed.synthesis.llm.model import Messages
 from shelf.testbed.synthesis.path import PathCall
 
 _MOST_SHOWN = 600
-"""Characters of a result."""
+"""The most characters of a result."""
 _DECODER = json.JSONDecoder()
 _MOST_STARTS = 200
 
@@ -32,18 +32,18 @@ def texts() -> Mapping[str, str]:
 
 
 def exploring(hints: Iterable[str], most_calls: int) -> str:
-    """The request to look around, with these tools among others."""
+    """The request to look around, which suggests these tools among others."""
     return texts()["explore"].format(tools=" and ".join(hints), most=most_calls)
 
 
 def proposing(made: Sequence[tuple[PathCall, str]]) -> Messages:
-    """The request for what a user could have wanted, given successful calls and their results."""
+    """The request to say what a user could have wanted, given successful calls and their results."""
     lines = [f"{number}. {call}\n   -> {_shortened(result)}" for number, (call, result) in enumerate(made, start=1)]
     return _dialogue(texts()["propose"], "\n".join(["The calls:", *lines]))
 
 
 def reading(users: Sequence[str], task: Task) -> Messages:
-    """The request for the calls of messages; it shows the tools as the task does, and nothing of its reference."""
+    """The request for the calls that messages ask for; it shows the tools as the task does, but not its reference."""
     shown = [{name: tool[name] for name in ("name", "description", "parameters")} for tool in available_tools(task, 0)]
     parts = ["\n".join(["The tools:", *(json.dumps(tool, ensure_ascii=False) for tool in shown)])]
     parts += [f"Turn {turn}, the user:\n{user}" for turn, user in enumerate(users, start=1)]
@@ -68,7 +68,7 @@ def read_answer(text: str, shape: type[Shape]) -> Shape | None:
     last, end = None, 0
     for start in [match.start() for match in re.finditer(r"\{", text)][:_MOST_STARTS]:
         if start < end:
-            continue  # inside an object that was read
+            continue  # this place is inside an object that was already read
         try:
             value, end = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError):

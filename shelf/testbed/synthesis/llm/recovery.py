@@ -1,4 +1,4 @@
-"""The second opinion: a reader who sees only messages and tools must find the calls that they are meant to ask for."""
+"""The second opinion: a reader that sees only messages and tools must find the calls for which the messages ask."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def tool_parameters() -> Mapping[str, Mapping[str, Any]]:
 
 
 class Expected(NamedTuple):
-    """A call that the words must give; free: its arguments with a value that only a result tells."""
+    """A call that the words must determine. free: its arguments whose value only a result shows."""
 
     call: PathCall
     free: frozenset[str] = frozenset()
@@ -36,7 +36,7 @@ class Expected(NamedTuple):
 def expected_calls(
     turns: Sequence[Sequence[PathCall]], users: Sequence[str], task: Task
 ) -> tuple[tuple[Expected, ...], ...]:
-    """These successful calls by turn, each with what its words need not tell; task: in whose state they start."""
+    """These successful calls by turn, each with what its words may omit. task: the one in whose state they start."""
     box, told, results, expected = Toolbox(task), set(), "", []
     for calls, user in zip(turns, users, strict=True):
         told |= {normal(leaf) for call in calls for leaf in leaves(call.arguments) if says(user, leaf)}
@@ -63,7 +63,7 @@ def _is_shown(leaf: Any, results: str) -> bool:
 
 
 def _is_documented(tool: str, argument: str, leaf: Any) -> bool:
-    """Return whether a text is one of those that the tool's document offers, such as a mode."""
+    """Return whether the tool's document offers a text as a value, such as a mode."""
     described = str(tool_parameters().get(tool, {}).get(argument, ""))
     return isinstance(leaf, str) and says(described, leaf)
 
@@ -82,7 +82,7 @@ class Reading(BaseModel):
 async def require_recovery(
     model: EndpointModel, task: Task, expected: Sequence[Sequence[Expected]], max_tokens: int | None, name: str
 ) -> None:
-    """Ask for the calls of a task's messages; Rejected if they are not those that are expected, by turn."""
+    """Ask for the calls of a task's messages; Rejected if they are not the expected calls of each turn."""
     answer = await model.ask(reading(task.users, task), Sampling(0.0, 1.0, max_tokens), name)
     read = read_answer(answer.text, Reading)
     if read is None or len(read.turns) != len(task.users):
@@ -93,13 +93,13 @@ async def require_recovery(
 
 
 def disagreement(expected: Sequence[Sequence[Expected]], turns: Sequence[Sequence[PathCall]]) -> str | None:
-    """Why what was read is not what was meant: other_calls or other_arguments; None if it is."""
+    """Why the calls that were read differ from those that were meant: other_calls or other_arguments; None if equal."""
     problems = [_turn_disagreement(meant, calls) for meant, calls in zip(expected, turns, strict=True)]
     return min(filter(None, problems), default=None)
 
 
 def _turn_disagreement(meant: Sequence[Expected], calls: Sequence[PathCall]) -> str | None:
-    """The expected calls must be read in their order; between them a reader may think of further look-ups."""
+    """The expected calls must be read in order; between them, the reader may add calls that only read."""
     remaining, more = list(calls), []
     for expected in meant:
         place = next((number for number, call in enumerate(remaining) if _agrees(expected, call)), None)
@@ -120,7 +120,7 @@ def _agrees(expected: Expected, call: PathCall) -> bool:
 
 
 def _given(call: PathCall) -> Mapping[str, Any]:
-    """The arguments in a form in which equal ones compare equal, but for those that say what the tool does anyway."""
+    """The arguments in a form in which equal ones compare equal, without those that do not change a default."""
     parameters = tool_parameters().get(call.name, {})
     return {
         name: _comparable(value)

@@ -1,4 +1,4 @@
-"""Searches of texts for values of arguments, names of tools that no user would know, sentences of the benchmark."""
+"""Searches in texts for values of arguments, names of tools that no user would know, sentences of the benchmark."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,12 +8,12 @@ from typing import Any
 from env_service.environments.bfcl.catalog import Document, load_tasks
 
 COPIED_WORDS = 8
-"""Words in a row that are not a coincidence; a shorter message must be the same as a whole."""
+"""Words in a row that are not a coincidence; a shorter message counts as copied only if it is the same as a whole."""
 
 _SHORT = 4
-"""Texts below this length must stand as words of their own."""
+"""Texts below this length must occur as separate words."""
 _SHELL = frozenset(["ls", "cd", "mkdir", "rm", "rmdir", "cp", "mv", "wc", "du", "pwd", "grep", "cat", "diff"])
-"""Names of tools that are in lower case without being words of a request."""
+"""Names of tools that are in lower case but are not words of a request."""
 _CALL_SYNTAX = re.compile(r"[{,]\s*[\"']\w+[\"']\s*:|</?tool_call>|```")
 _WORD = re.compile(r"\w+")
 
@@ -30,7 +30,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def normal(value: Any) -> str:
-    """A leaf such that equal values have equal texts: capitals and the point of a whole number do not matter."""
+    """A leaf as text, so that equal values have equal texts: capitals and the point of an integer do not matter."""
     if isinstance(value, bool) or value is None:
         return repr(value)
     if isinstance(value, int | float):
@@ -39,12 +39,12 @@ def normal(value: Any) -> str:
 
 
 def says(text: str, value: Any) -> bool:
-    """Return whether a text says every leaf of a value; truth values are said by meaning, so always."""
+    """Return whether a text says every leaf of a value; truth values always count, since texts only imply them."""
     return all(isinstance(leaf, bool) or leaf is None or _pattern(leaf).search(text) for leaf in leaves(value))
 
 
 def without(text: str, values: Iterable[Any]) -> str:
-    """The text with a blank in place of every leaf of the values, the longest first."""
+    """The text with a blank in place of every leaf of the values, the longest leaves first."""
     texts = {str(leaf): leaf for value in values for leaf in leaves(value) if not isinstance(leaf, bool) and leaf != ""}
     for _, leaf in sorted(texts.items(), key=lambda item: -len(item[0])):
         text = _pattern(leaf).sub(" ", text)
@@ -65,9 +65,9 @@ def _any(forms: Iterable[str]) -> str:
 
 
 def pasted(message: str, tools: Iterable[Document], values: Sequence[Any]) -> str | None:
-    """Return the part of a call that a message copies, None without one: a tool's name, an argument's, a call, JSON.
+    """Return the part of a call that a message copies (a tool or argument name, a call, JSON), None without one.
 
-    values: those that the message may say, whatever they look like.
+    values: values that the message may say, whatever they look like.
     """
     text = without(message, values)
     if syntax := _CALL_SYNTAX.search(text):
@@ -82,7 +82,7 @@ def pasted(message: str, tools: Iterable[Document], values: Sequence[Any]) -> st
 
 
 def _is_named(text: str, name: str, follows: str) -> bool:
-    """Return whether a text has a name before `follows`, or anywhere if the name is not a word of plain English."""
+    """Return whether a text has a name before `follows`, or anywhere if the name is not a plain English word."""
     word = rf"(?<!\w){re.escape(name)}"
     technical = "_" in name or name in _SHELL or any(letter.isupper() for letter in name[1:])
     called = re.search(rf"{word}\s*{follows}", text)

@@ -1,7 +1,7 @@
-"""The operations that a task may ask for: one module per simulator, one row or function per operation.
+"""The operations for which a task can ask: one module per simulator, one row or function per operation.
 
 An operation looks at the simulators, draws arguments that work, makes its calls on the stage and returns the slots of
-its phrases in `phrases.toml`; None: its precondition does not hold. Those of one call are rows (`registry.calling`).
+its phrases in `phrases.toml`, or None if its precondition fails. Those with one call are rows (`registry.calling`).
 """
 
 # Importing a module registers its operations.

@@ -24,14 +24,14 @@ def _folders(stage: Stage) -> list[str]:
 
 
 def _file(stage: Stage, filled: bool = False) -> str | None:
-    """A file of the current folder, often the one that was spoken of last; filled: with content."""
+    """A file of the current folder, often the one mentioned last. filled: only files with content."""
     names = [name for name, item in _here(stage).items() if _is_file(item) and (item.content or not filled)]
     last = stage.focus("file")
     return last if last in names and stage.values.chance(0.5) else stage.values.pick(names)
 
 
 def _elsewhere(stage: Stage) -> tuple[str, str] | None:
-    """Folder and name of a file one level below that the current folder has not."""
+    """Folder and name of a file one level below whose name is not in the current folder."""
     here = _here(stage)
     return stage.values.pick(
         [
@@ -172,7 +172,7 @@ def diff(stage: Stage) -> Slots | None:
 def _new_or_other(
     tool: str, argument: str, existing: Callable[[Stage], str | None], new: Callable[[Stage], str]
 ) -> Run:
-    """Create one thing, or another one if the name is taken."""
+    """Create a thing, or another one if the name is taken."""
 
     def run(stage: Stage) -> Slots | None:
         wanted = existing(stage) if stage.values.chance(0.6) else new(stage)

@@ -1,4 +1,4 @@
-"""The operations by name: what can be asked for, on which simulator, and how often."""
+"""The operations by name: what a task can ask for, on which simulator, and how often."""
 
 import tomllib
 from collections.abc import Callable, Mapping
@@ -20,10 +20,10 @@ FACTS: Mapping[str, Any] = tomllib.loads(
 
 @dataclass(frozen=True)
 class Operation:
-    """One thing that a user can ask for.
+    """One thing for which a user can ask.
 
-    weight: how often it is drawn beside the others of its class. uses_results: a call
-    takes an argument from the result of an earlier one.
+    weight: how often it is drawn, relative to the others of its class. uses_results: a
+    call takes an argument from the result of an earlier call.
     """
 
     name: str
@@ -42,14 +42,14 @@ def add(name: str, class_name: str, run: Run, weight: float = 1.0, uses_results:
 
 
 Draw = Callable[[Stage], Any]
-"""Draws a value that fits the simulators as they are; None without one."""
+"""Draws a value that fits the current state of the simulators; None if there is none."""
 
 
 @dataclass(frozen=True)
 class Drawn:
     """An argument that is drawn, and the slot of the phrases that says it.
 
-    style: how a message writes it. thing: what it is, if messages may refer back to it.
+    style: how a message writes it. thing: its kind of thing, if messages may refer back to it.
     """
 
     slot: str
@@ -67,10 +67,10 @@ def calling(
     drops: str = "",
     **arguments: Any,
 ) -> Run:
-    """An operation that makes one call; its arguments are drawn (`Drawn`) in their order, or always the same.
+    """An operation that makes one call; its arguments are drawn (`Drawn`) in order, or are constant.
 
     when: its precondition. creates: the kind of thing that it makes, and the key of its id in the result. drops: the
-    kind of things that later messages must name again.
+    kind of thing that later messages must name again.
     """
 
     def run(stage: Stage) -> Slots | None:
@@ -117,12 +117,12 @@ def money(stage: Stage) -> float:
 
 
 def one_of(*items: Any) -> Draw:
-    """Draw one of these."""
+    """Draw one of these items."""
     return lambda stage: stage.values.pick(items)
 
 
 def logging_in(class_name: str, logged_in: Callable[[Any], Any]) -> Run:
-    """The login to a simulator; logged_in: whether its user is logged in already."""
+    """The login to a simulator. logged_in: says whether its user is already logged in."""
 
     def run(stage: Stage) -> Slots | None:
         if logged_in(stage.simulator(class_name)):
@@ -137,7 +137,7 @@ def logging_in(class_name: str, logged_in: Callable[[Any], Any]) -> Run:
 
 
 def logging_out(class_name: str, tool: str, logged_in: Callable[[Any], Any]) -> Run:
-    """The logout of a simulator, after which nothing more is asked of it."""
+    """The logout from a simulator, after which the task asks it for nothing more."""
 
     def run(stage: Stage) -> Slots | None:
         if not logged_in(stage.simulator(class_name)):

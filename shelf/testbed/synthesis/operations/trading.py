@@ -98,7 +98,7 @@ _LIVE = ("Open", "Pending")
 
 
 def _some_order(statuses: Collection[str] | None = None) -> Draw:
-    """An order, or one in one of these states, often the one that was spoken of last."""
+    """An order, or one in one of these states, often the one mentioned last."""
 
     def draw(stage: Stage) -> int | None:
         orders, last = _orders(stage, statuses), stage.focus("order")

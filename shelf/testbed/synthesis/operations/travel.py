@@ -69,7 +69,7 @@ def book(stage: Stage) -> Slots:
 
 
 def _booking(stage: Stage) -> str | None:
-    """The booking that was spoken of last, if it still is one."""
+    """The booking mentioned last, if it still exists."""
     booking = stage.focus("booking")
     return booking if booking in stage.simulator(CLASS).booking_record else None
 

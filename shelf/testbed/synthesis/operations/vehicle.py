@@ -17,7 +17,7 @@ def _car(stage: Stage) -> Any:
 
 
 def _room(stage: Stage) -> int:
-    """Whole gallons that the tank still takes."""
+    """The whole gallons for which the tank still has room."""
     return int(TANK_GALLONS - _car(stage).fuelLevel)
 
 
