@@ -23,7 +23,7 @@ Lines = list[tuple[str, str]]
 
 
 def model_of(recipe: Recipe) -> ModelSizes:
-    """The sizes of a recipe's model; LaunchError if its config.json is not available."""
+    """The sizes of a recipe's model; LaunchError without a config.json, ValueError for one that lacks a size."""
     return _known(recipe.config.actor_rollout_ref.model.path) or ModelSizes.of(configuration(recipe))
 
 

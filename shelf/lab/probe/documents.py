@@ -61,7 +61,7 @@ def lost_tasks(plain: Mapping[int, Sequence[Played]]) -> list[Lost]:
 
 
 def play_documents(recipe: Recipe, out: Path, bar: Bar) -> dict[str, Any]:
-    """Play all arms; return the rows for :func:`report`. LaunchError or ValueError for errors that a user can fix."""
+    """Play all arms; return what :func:`report` reads. LaunchError or ValueError for errors that a user can fix."""
     n, tasks = recipe.config.actor_rollout_ref.rollout.n, recipe.rows.train
     started = datetime.now(UTC).isoformat(timespec="seconds")
     with playing(recipe, out, bar) as rollouts:
