@@ -47,8 +47,8 @@ class InterfaceSettings(Settings):
     """The share of each prompt's rollouts that see Omega, rounded down to whole rollouts; the others see the plain
     benchmark."""
     teacher: TeacherName = "off"
-    """The cued rollouts that teach the plain prompt: none (`off`, the paper), or those that pass. `share`: the share
-    sees Omega; `retry`: if none of the prompt's plain rollouts passed, it sees documents of tools."""
+    """The cued rollouts that teach the plain prompt: none (`off`, the paper), or those that pass, also replayed without
+    cues. `share`: the share sees Omega; `retry`: if no plain rollout of the prompt passed, documents of tools."""
     entries: Entries = "own"
     """The tools whose documents a retry sees: those that the plain rollouts called with arguments that break their
     schema (`own`); or, as controls, as many other visible tools (`other`), or all (`all`)."""

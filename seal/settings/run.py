@@ -43,11 +43,11 @@ class SealSettings(Settings):
     """The mean log-prob difference between rollout engine and actor that a step may have; `null` only logs it."""
     logprob_check_every: Count = 1
     """The interval, in steps, at which the actor scores the rollouts before its update; in between, the engine's
-    log-probs are PPO's old ones. More than 1 needs `seal.logprob_mean_tolerance`."""
+    log-probs are PPO's old ones. More than 1 needs `seal.logprob_mean_tolerance`; with a teacher it counts as 1."""
     infra_limit: NonZeroShare = 0.2
     """The share of a step's trajectories that infrastructure failures may take before the run ends."""
     step_deadline_s: PositiveFloat = 7200
-    """Seconds for a stage of a step, or for a validation, after which the run ends."""
+    """Seconds for a stage of the start or of a step, or for a validation, after which the run ends."""
     stop_grace_s: NonNegativeFloat = 600
     """Seconds that the trainer has to save a checkpoint after Ctrl-C or SIGTERM."""
     min_free_gb: NonNegativeFloat = 20
