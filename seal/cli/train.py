@@ -78,10 +78,10 @@ def train(
 ) -> None:
     """Run a recipe: rollouts, diagnosis, updates, checkpoints and validation.
 
-    The recipe is composed, checked and recorded under launcher_record/. Then the environment service is started if
-    asked for, Ray and verl's trainer are started, their progress is shown, and everything that was started is stopped
-    again. Results are written under experiments/NAME/. Ctrl-C and SIGTERM save a checkpoint first; the same command
-    resumes. Exit codes: docs/operate.md#exit-codes.
+    The recipe is composed and checked, the environment service is started if asked for, and the launch is recorded
+    under launcher_record/. Then Ray and verl's trainer are started, their progress is shown, and everything that was
+    started is stopped again. Results are written under experiments/NAME/. Ctrl-C and SIGTERM save a checkpoint first;
+    the same command resumes. Exit codes: docs/operate.md#exit-codes.
     """
     recipe, overrides = split(arguments, conf)
     if recipe is None:

@@ -90,7 +90,7 @@ def show(
 @app.command()
 def check(
     name: Name,
-    tasks: Annotated[int, typer.Option(min=1, help="Training tasks to play.")] = 12,
+    tasks: Annotated[int, typer.Option(min=1, help="Training tasks to play, at least one of each category.")] = 12,
     floor: Annotated[float, option("Episodes per second of processor time that it must reach.", "N")] = 5.0,
     location: Location = None,
 ) -> None:

@@ -127,7 +127,7 @@ def report(
     """Print the effects of the arms, and write them as a page with a picture.
 
     Effects are paired by seed and task, with 95 % intervals over seeds and scenarios and Holm-corrected p-values.
-    The report names runs that are still missing, and says if the matrix is unfinished.
+    The report names comparisons that cannot be made yet, and says if the matrix is unfinished.
     """
     from rich.markdown import Markdown
 

@@ -89,7 +89,7 @@ def bfcl(
         int | None, shared.of_how("Tokens of one assistant message, or what the context leaves (default: 4096).")
     ] = None,
     max_steps: Annotated[
-        int | None, shared.of_how("Messages with calls per user turn (default: 20, like the official tool).", least=1)
+        int | None, shared.of_how("Messages with calls per user turn (default: the environment's; bfcl: 20).", least=1)
     ] = None,
     extra: Annotated[
         str | None, shared.of_how('More fields of each request, as JSON: {"enable_thinking": false}.')
@@ -102,7 +102,7 @@ def bfcl(
     ] = None,
     deadline: Annotated[float, shared.of_how("Seconds for one rollout.")] = 1800.0,
     env_url: Annotated[str, shared.of_how("The service; started here if nothing answers.")] = SERVICE.env_url,
-    out: Annotated[Path | None, shared.of_how("Results (default: experiments/eval_MODEL).")] = None,
+    out: Annotated[Path | None, shared.of_how("Results (default: experiments/eval_MODEL, or eval_NAME_MODEL).")] = None,
 ) -> None:
     """Evaluate a model on an environment: on bfcl, or on the one named in its place.
 

@@ -28,7 +28,7 @@ def view(
     sample: Annotated[int, typer.Option(help="Trajectories in an exported page.", min=0, max=2000)] = 60,
     replay: Annotated[
         str,
-        typer.Option(help="Open the page that plays this trajectory again: train:STEP:LINE or validation:STEP:LINE."),
+        typer.Option(help="Print the address of a page that plays train:STEP:LINE or validation:STEP:LINE again."),
     ] = "",
 ) -> None:
     """Show curves, failures, groups, trajectories and cues of runs in a local web page, also while they train.
