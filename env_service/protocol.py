@@ -134,7 +134,8 @@ class Problem(BaseModel):
     """A refusal: what is wrong with a request, and how to fix it.
 
     code, if a program can act on it: no_episode (it is no longer open: open it again), episode_broken (it exceeded
-    the service's limits and would do so again), environment_failed (the environment raised an exception).
+    the service's limits and would do so again), environment_failed (the environment raised an exception), user_role (no
+    user would say the message).
     """
 
     detail: str

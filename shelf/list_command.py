@@ -15,7 +15,7 @@ class ListCommand(TyperCommand):
         current = None
         for argument in args:
             if argument.startswith("--"):
-                current = argument if argument in lists else None
+                current = option if (option := argument.partition("=")[0]) in lists else None
             elif current and spread[-1] != current:
                 spread.append(current)
             spread.append(argument)

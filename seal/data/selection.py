@@ -43,9 +43,7 @@ class RunRows(NamedTuple):
                 raise ValueError(f"seal.data.{name}: {error}") from error
 
         if not data.val:
-            raise ValueError(
-                "seal.data.val is empty, but verl needs a task: select at least [{split: eval, limit: 1}]."
-            )
+            raise ValueError("seal.data.val is empty, but verl needs a task: select [{split: eval, limit: 1}].")
         played = rows("withdrawal", data.withdrawal) if data.withdrawal is not None else ()
         withdrawal = tuple(replace(row, withdrawal=side) for row in played for side in ("shown", "hidden"))
         every = (row for selection in data.val for row in rows("val", selection))

@@ -32,6 +32,7 @@ from seal.records.folder import RunFolder
 from seal.rollout.harness.task import require_harness
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings, SettingsError
 from seal.settings.base import recipe_defaults
+from seal.settings.interface import EvolveSettings
 from seal.settings.sentences import nearest, shown
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -73,7 +74,7 @@ class Recipe:
         settings, service = SealSettings.of(resolved), EnvServiceSettings.of(resolved)
         taxonomy = settings.diagnosis.taxonomy
         for key, check in (
-            ("seal.diagnosis.taxonomy", partial(taxonomy_of, taxonomy)),
+            ("seal.diagnosis.taxonomy", lambda: cues_in_use(EvolveSettings(), taxonomy_of(taxonomy))),
             ("seal.reweighting.rho", lambda: initial_rho(settings.reweighting, taxonomy_of(taxonomy))),
             ("seal.interface.evolve.left_out", lambda: cues_in_use(settings.interface.evolve, taxonomy_of(taxonomy))),
             ("seal.rollout.harness", partial(require_harness, settings.rollout.harness)),

@@ -64,9 +64,7 @@ def weight(
         return 1.0
     for label in counted:
         if label not in rho:
-            raise ValueError(
-                f"label {label!r} has no utility; declare it in this process or add it to seal.reweighting.rho"
-            )
+            raise ValueError(f"label {label!r} has no utility: declare it here or add it to seal.reweighting.rho")
     mean = sum(rho[label] for label in counted) / len(counted)
     return _clip(extension.weigh(counted, rho) if extension.weigh else mean, settings)
 

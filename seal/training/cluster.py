@@ -11,8 +11,9 @@ import tempfile
 import uuid
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
+from typing import Any
 
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from env_service import variable
 from seal.backends import vllm_plugin
@@ -26,7 +27,7 @@ QUEUE_NAMESPACE = "transfer_queue"
 SIZES = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "include_dashboard")
 """Arguments of ray.init that size a new cluster; Ray refuses them for an existing one."""
 
-FORWARDED = ("OMP_NUM_THREADS", variable("token"), vllm_plugin.VARIABLE)
+FORWARDED = ("OMP_NUM_THREADS", variable("token"), vllm_plugin.VARIABLE, "SEAL_USER_API_KEY")
 FORWARDED_PREFIXES = ("VERL_", "VLLM_", "NCCL_", "GLOO_", "HF_", "WANDB_")
 """Variables of the launching shell that are passed on to workers on other nodes."""
 
@@ -108,6 +109,13 @@ def prepare(config: DictConfig, environment: MutableMapping[str, str] = os.envir
         arguments.runtime_env.env_vars = worker_environment(config, environment)
 
 
+def take_arguments(config: DictConfig) -> dict[str, Any]:
+    """The arguments of ray.init; trackers get the configuration, so no environment stays in it."""
+    arguments = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)
+    config.seal.process_env, config.ray_kwargs.ray_init.runtime_env = {}, {}
+    return arguments
+
+
 def verl_environment(config: DictConfig) -> dict[str, str]:
     """VERL_ENVIRONMENT, and for a recipe with full determinism the variables that give the same bits in each run."""
     rollout = config.actor_rollout_ref.rollout
@@ -117,13 +125,11 @@ def verl_environment(config: DictConfig) -> dict[str, str]:
 
 def worker_environment(config: DictConfig, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables of the run's workers on every node."""
-    passed = {*FORWARDED, *VERL_ENVIRONMENT, "PYTHONHASHSEED"}
-    forwarded = {
-        name: value for name, value in environment.items() if name in passed or name.startswith(FORWARDED_PREFIXES)
-    }
+    passed = {*FORWARDED, *VERL_ENVIRONMENT, "PYTHONHASHSEED", *config.seal.rollout.harness_env}
+    given = {key: value for key, value in environment.items() if key in passed or key.startswith(FORWARDED_PREFIXES)}
     path = os.pathsep.join(filter(None, (str(HOME), environment.get("PYTHONPATH"))))
     settings = {name: str(value) for name, value in config.seal.process_env.items()}
-    return {**forwarded, **settings, "PYTHONPATH": path}
+    return {**given, **settings, "PYTHONPATH": path}
 
 
 def in_use() -> bool:

@@ -264,9 +264,7 @@ def faults_fail(subject: Subject) -> str:
                 mend = "add it to `writes`, or judge a result as `response_match`"
                 raise Nonconforming(f"{task}: the state is wrong without the call of {name}: {mend}")
     if tried and failed < FAULTS_FAIL * tried:
-        raise Nonconforming(
-            f"of {tried} references with one write left out only {failed} fail: does the verifier look?"
-        )
+        raise Nonconforming(f"of {tried} references without one write only {failed} fail: does the verifier look?")
     return f"nothing done fails everywhere; a write left out in {failed} of {tried} places"
 
 

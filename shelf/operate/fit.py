@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from omegaconf import DictConfig
 
+from seal.settings import SealSettings
 from seal.system.errors import LaunchError
 from shelf.operate.lengths import Length
 from shelf.operate.step import StepPlan
@@ -242,6 +243,7 @@ def _token_s(model: ModelSizes, held: float, bandwidth: float) -> float:
 
 def seconds(config: DictConfig, plan: StepPlan, model: ModelSizes, gpu: Gpu, step: Work) -> dict[str, float]:
     """The seconds of each stage of a step."""
+    settings = SealSettings.of(config)
     speed = min(EFFICIENCY, PER_PARAMETER * model.parameters) * gpu.flops * plan.devices
     attention = model.layers * model.hidden * step.row  # causal: half of a row's tokens on average
     token_pass = 2 * (model.parameters + attention) * step.step / speed
@@ -250,7 +252,7 @@ def seconds(config: DictConfig, plan: StepPlan, model: ModelSizes, gpu: Gpu, ste
     prefill = 2 * model.parameters * plan.prompts * step.prompt / (EFFICIENCY * gpu.flops * plan.devices / plan.engines)
     found = {
         "rollouts": prefill + config.seal.rollout.max_steps * MESSAGE_TOKENS * token_s,
-        "old log-probs": token_pass / config.seal.logprob_check_every,
+        "old log-probs": token_pass / (1 if settings.teaches else settings.logprob_check_every),
         "reference": token_pass if config.actor_rollout_ref.actor.use_kl_loss else 0.0,
         "update": 4 * token_pass * config.actor_rollout_ref.actor.ppo_epochs,
         "sync and the rest": SYNC_S + 4 * model.parameters / (10 * GB),

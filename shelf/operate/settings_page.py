@@ -19,8 +19,7 @@ HEAD = """\
 # Settings
 
 Every key of `seal` and `env_service`, with its type, bounds and default. Recipes and overrides (`-- key=value`) name
-the keys that differ: [recipes](recipes.md). `--print-config` shows a recipe resolved, with verl's keys. `.inf` is
-accepted only where it is the default.
+the keys that differ: [recipes](recipes.md). `--print-config` shows a recipe resolved, with verl's keys.
 
 This page is made from `seal/settings`.
 """

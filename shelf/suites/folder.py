@@ -10,9 +10,7 @@ from pathlib import Path
 def require_empty(out: Path) -> None:
     """ValueError if a folder cannot be moved to this place, or if something is already there."""
     if not out.name or out.is_symlink() or os.path.ismount(out):
-        raise ValueError(
-            f"{out} is a link, a mounted disk or this folder, which no move replaces: name a folder in it."
-        )
+        raise ValueError(f"{out} is a link, a mounted disk or this folder, which no move replaces: name one inside.")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not empty: name another --out, or remove it.")
 

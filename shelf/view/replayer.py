@@ -10,6 +10,7 @@ from env_service.client import ServiceClient, ServiceError
 from env_service.local_service import local_service
 from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
+from seal.settings.data import BENCHMARK
 from seal.system.paths import HOME
 from shelf.replay.player import Again, play_again
 from shelf.statistics.launches import read_launches
@@ -41,7 +42,7 @@ class Replayer:
                 client = self._client = self._client or self._start()
             if record.task_id.startswith("synth_"):
                 client.add_tasks([task_line(record.task_id, run)])
-            turns, data_hash = _turns(client, record)
+            turns, data_hash = _turns(client, record) if record.environment == BENCHMARK else ([], record.data_hash)
             other_data = bool(record.data_hash) and record.data_hash != data_hash
             return {"turns": turns, "plain": _plain(client.url, record), "other_data": other_data}
         except (ServiceError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

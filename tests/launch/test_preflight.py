@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import close_session
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 from rich.console import Console
 
 from env_service.client import ServiceClient, ServiceError
@@ -24,6 +24,7 @@ from seal.launch.recipe import Recipe, read_recipe
 from seal.launch.run import Request, find_services, launch, rehearse
 from seal.launch.run import prepare as prepare_run
 from seal.launch.service import Found, Needs, Service, find_or_place, find_running, probe, service_urls
+from seal.rollout.user import KEY_VARIABLE
 from seal.settings import SettingsError
 from seal.settings.run import CheckpointSettings
 from seal.system import exits
@@ -31,7 +32,7 @@ from seal.system.errors import LaunchError
 from seal.system.net import is_free
 from seal.system.paths import HOME
 from seal.training.checkpoints import Checkpoints
-from seal.training.cluster import SIZES, prepare, uses_existing_cluster
+from seal.training.cluster import SIZES, prepare, take_arguments, uses_existing_cluster
 from shelf.task_rows import read_rows
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
@@ -501,11 +502,21 @@ def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(
 
     config.ray_kwargs.ray_init.address = "10.0.0.1:6379"
     config.env_service.env_url = "http://10.0.0.1:8082"
+    with open_dict(config.seal):
+        config.seal.process_env.HF_TOKEN, config.seal.rollout.harness_env = "hf_x", ["ASKED_BY_AN_AGENT"]
     shell = {"HF_HOME": "/models", "PYTHONPATH": "/extra", "BFCL_TOKEN": "secret", "SSH_TTY": "/dev/pts/0"}
-    prepare(config, shell | {vllm_plugin.VARIABLE: "own"})
-    arguments = config.ray_kwargs.ray_init
+    shell |= {vllm_plugin.VARIABLE: "own", KEY_VARIABLE: "key", "ASKED_BY_AN_AGENT": "1"}
+    prepare(config, shell)
+    arguments = take_arguments(config)
     assert not set(arguments) & set(SIZES)
-    environment = dict(arguments.runtime_env.env_vars)
+    environment = arguments["runtime_env"]["env_vars"]
+    assert {name: environment[name] for name in ("HF_TOKEN", KEY_VARIABLE, "ASKED_BY_AN_AGENT")} == {
+        "HF_TOKEN": "hf_x",
+        KEY_VARIABLE: "key",
+        "ASKED_BY_AN_AGENT": "1",
+    }
+    told = OmegaConf.to_yaml(config, resolve=True)  # as trackers get it
+    assert not any(secret in told for secret in ("hf_x", "/extra", "secret", "ASKED_BY_AN_AGENT: "))
     assert environment["PYTHONPATH"] == f"{HOME}:/extra"
     assert environment["HF_HOME"] == "/models" and environment["BFCL_TOKEN"] == "secret"
     assert environment["VERL_PLATFORM"] == "cpu" and "SSH_TTY" not in environment

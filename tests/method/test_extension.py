@@ -125,6 +125,18 @@ def test_one_that_cannot_be_read_ends_nothing_where_it_is_not_chosen(repeated, t
         diagnose([failing(2)], repeated)
 
 
+def test_one_whose_cue_has_a_taken_name_is_refused_only_where_it_is_chosen(repeated, tmp_path, monkeypatch):
+    source = (FOLDER / "repeated_call.py").read_text(encoding="utf-8").replace("vary_calls", "feedback_error")
+    (tmp_path / "repeated_call.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    forget()
+    quickstart = HOME / "exp" / "quickstart.yaml"
+    assert read_recipe(quickstart, []) and catalogue()["feedback_error"].taxonomy is None
+    taken = r"seal.diagnosis.taxonomy: the extension 'repeated' has a cue 'feedback_error', which exists"
+    with pytest.raises(LaunchError, match=taken):
+        read_recipe(quickstart, ["seal.diagnosis.taxonomy=repeated"])
+
+
 SAID = {"kind": "guideline", "label": "pass", "text": "Go on."}
 
 

@@ -62,7 +62,7 @@ def test_the_clip_holds():
 
 
 def test_an_undeclared_label_is_named():
-    with pytest.raises(ValueError, match="label 'odd' has no utility; declare it in this process"):
+    with pytest.raises(ValueError, match="label 'odd' has no utility: declare it here"):
         weight(("odd",), RHO, DEFAULT)
 
 

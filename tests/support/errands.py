@@ -1,4 +1,4 @@
-"""An environment whose users a model can play: a list, and wishes about it."""
+"""An environment whose users a model can play: a bag, and wishes about it."""
 
 from __future__ import annotations
 

@@ -30,9 +30,7 @@ def check_model(recipe: Recipe) -> None:
     config = recipe.config
     adapter = config.actor_rollout_ref.model.lora_adapter_path
     if adapter is not None and not (HOME / adapter).is_dir():
-        raise LaunchError(
-            f"actor_rollout_ref.model.lora_adapter_path={adapter} does not exist: name an adapter's folder."
-        )
+        raise LaunchError(f"actor_rollout_ref.model.lora_adapter_path={adapter} does not exist: name its folder.")
     model = configuration(recipe)
     text = model.get("text_config", model)
     positions = text.get("max_position_embeddings", text.get("n_positions"))

@@ -51,9 +51,8 @@ def catalogue() -> Mapping[str, Cue]:
     cues: dict[str, Cue] = {}
     for own, table in tables:
         for name, d in table.items():
-            if name in cues:
-                raise ValueError(f"the extension {own!r} has a cue {name!r}, which exists: choose another name")
-            cues[name] = Cue(name, d["kind"], d["label"], d["text"], d.get("compact", ""), own or d.get("taxonomy"))
+            cue = Cue(name, d["kind"], d["label"], d["text"], d.get("compact", ""), own or d.get("taxonomy"))
+            cues.setdefault(name, cue)  # a run with an extension whose cue this leaves out is refused (`cues_in_use`)
     return cues
 
 

@@ -23,19 +23,19 @@ _MARGIN = 2.0
 
 
 def cues_in_use(settings: EvolveSettings, extension: Extension = PAPER, environment: str = "") -> tuple[Cue, ...]:
-    """Every cue in use whose label the extension has; ValueError if a cue that is left out does not exist.
+    """Every cue in use whose label the extension has; ValueError for a taken name, or none to leave out.
 
     environment: cues that are left out only in this environment are left out too.
     """
+    for name in extension.cues:
+        if (known := catalogue().get(name)) and known.taxonomy != extension.name:
+            raise ValueError(f"the extension {extension.name!r} has a cue {name!r}, which exists: choose another name")
     for name in settings.left_out:
         if name.rpartition("/")[2] not in catalogue():
             raise ValueError(f"there is no cue {name!r} to leave out; the cues are {', '.join(catalogue())}")
-    fitting = (cue for cue in catalogue().values() if cue.taxonomy in (None, extension.name))
-    return tuple(
-        cue
-        for cue in fitting
-        if cue.kind in settings.kinds and not {cue.name, f"{environment}/{cue.name}"} & {*settings.left_out}
-    )
+    of_kind = (cue for cue in catalogue().values() if cue.kind in settings.kinds)
+    fitting = (cue for cue in of_kind if cue.taxonomy in (None, extension.name))
+    return tuple(cue for cue in fitting if not {cue.name, f"{environment}/{cue.name}"} & {*settings.left_out})
 
 
 def permanent_cues(settings: EvolveSettings, extension: Extension = PAPER, environment: str = "") -> frozenset[str]:

@@ -47,7 +47,8 @@ class ComposedArm:
     @property
     def sources(self) -> tuple[str, ...]:
         """The names under which its validations can be compared: data sources, and averages over categories."""
-        rows = {row.data_source for selection in self.settings.data.val for row in selected_rows(selection)}
+        environment = EnvServiceSettings.of(self.config).env_type
+        rows = {row.data_source for each in self.settings.data.val for row in selected_rows(each, environment)}
         prefixes = {parse_data_source(source)[1] for source in rows}
         return (*sorted(rows), *(data_source(AVERAGE, prefix) for prefix in sorted(prefixes)))
 

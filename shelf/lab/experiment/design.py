@@ -55,7 +55,7 @@ class OutcomeMeasure(Settings):
     """A measure to compare: a metric of a validation set at a step, or over the steps up to it."""
 
     set: str
-    """A data source of the validation log (`base@1`, `miss_func`), `average` over whole tasks, or `average@K`."""
+    """A data source of the validation log (`base@1`, `tau2_retail/retail`), `average`: whole tasks, or `average@K`."""
     metric: Metric = "pass"
     """`pass`: share of tasks that passed; `turns`: share of user turns that met the verifier."""
     step: NonNegativeInt | None = None
@@ -69,7 +69,7 @@ class OutcomeMeasure(Settings):
     @classmethod
     def _known(cls, value: str) -> str:
         name, at, turns = value.partition("@")
-        if name not in (*ALL_CATEGORIES, AVERAGE) or (at and not turns.isdigit()):
+        if ("/" not in name and name not in (*ALL_CATEGORIES, AVERAGE)) or (at and not turns.isdigit()):
             otherwise = f"name a category or {AVERAGE}, with @K for prefixes of K turns"
             hint = nearest(name, (*ALL_CATEGORIES, AVERAGE), otherwise).removeprefix("; ")
             raise ValueError(f"{value!r} is not a data source ({hint})")

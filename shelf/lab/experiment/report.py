@@ -215,7 +215,7 @@ def _doubts(analysis: Analysis) -> list[Section]:
     changed = [str(Cell(each.arm, each.seed)) for each in results if each.commit.endswith("+")]
     if changed:
         notes.append(
-            f"Files differed from the commit in {', '.join(changed)} (see launcher_record/NAME/TIME/diff.patch)."
+            f"Files differ from the commit in {', '.join(changed)} (see launcher_record/NAME/TIME/diff.patch)."
         )
     lost = sum(each.infra for result in results for each in result.validations)
     if lost:

@@ -10,7 +10,7 @@ from pydantic import AliasPath, BaseModel, Field
 
 from env_service.answers import COMPLETED
 from env_service.environments.bfcl.catalog import available_tools, load_tasks
-from env_service.environments.bfcl.formats import get_format
+from env_service.environments.registry import get_environment
 from seal import __version__
 from seal.method.diagnosis.results import states_error
 from seal.method.diagnosis.schema import with_json_types
@@ -156,7 +156,7 @@ def write_atif(found: Rescoring, folder: Path) -> None:
 def atif(record: TrajectoryRecord) -> dict[str, Any]:
     """A record in ATIF, as JSON values: calls and results from its evidence; `extra` has verdict and labels."""
     steps: list[dict[str, Any]] = []
-    form = get_format(record.prompt_mode)
+    form = get_environment(record.environment).form(record.prompt_mode)
     actions = [(turn["turn"], action) for turn in record.evidence for action in turn["actions"]]
     said, answers_user = 0, True  # whether the next message of the environment is the user's
     for message in record.messages:

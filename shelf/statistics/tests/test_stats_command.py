@@ -142,7 +142,7 @@ def test_turns_whose_number_is_unknown_are_in_no_rate(tmp_path):
 def test_a_side_with_the_benchmark_too_is_compared_on_what_both_have(tmp_path, capsys):
     made = [line(f"synth_values_base_{n:012x}", float(n % 2), data_source="synth_values_base") for n in range(8)]
     one, both = write(tmp_path / "one", 0, made), write(tmp_path / "both", 0, [*made, line(TASKS[0], 1.0)])
-    assert command(app, ["--compare", str(both), str(one)]) == 0
+    assert command(app, [f"--compare={both}", str(one)]) == 0
     assert "synth_values_base" in capsys.readouterr().out
 
 

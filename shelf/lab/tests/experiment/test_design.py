@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 from omegaconf import OmegaConf
 
+from env_service.environments.registry import register
 from seal.launch.recipe import read_recipe
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from shelf.lab.cli.experiment import app
-from shelf.lab.experiment.arms import composed_arms, record_configuration, recorded_arm, require_unchanged
+from shelf.lab.experiment.arms import ComposedArm, composed_arms, record_configuration, recorded_arm, require_unchanged
 from shelf.lab.experiment.collect import write_results
-from shelf.lab.experiment.design import parse_design
+from shelf.lab.experiment.design import OutcomeMeasure, parse_design
 from shelf.lab.experiment.matrix import Experiment
 from shelf.lab.experiment.plan import plan_experiment, plan_parts
 from shelf.lab.experiment.records import TaskScore, ValidationScores
@@ -180,6 +181,15 @@ def test_a_plan_tells_what_more_seeds_would_find(make_bench, more):
     points = [float(number) for number in re.findall(r"([0-9.]+) with", sentence)]
     effect = analyse(bench.experiment).primary[0]
     assert points == sorted(points, reverse=True) and points[1] == pytest.approx(100 * effect.detectable, rel=0.15)
+
+
+def test_an_outcome_is_of_the_run_s_own_environment():
+    register("errands", "tests.support.errands:Errands")
+    given = ["env_service.env_type=errands", "seal.data.val=[{split: eval}]", "trainer.experiment_name=x"]
+    given += ["seal.data.train={task_file: null, categories: [], prefix_turns: [], mixture: []}"]
+    arm = ComposedArm("own", read_recipe(HOME / "exp" / "quickstart.yaml", given).config, 1)
+    assert {"errands/bag"} <= {*arm.sources} and not {"base", "errands/base"} & {*arm.sources}
+    assert OutcomeMeasure(set="errands/bag").set == "errands/bag"
 
 
 def test_a_plan_takes_the_times_of_finished_runs(make_bench):

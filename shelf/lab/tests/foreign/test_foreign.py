@@ -10,6 +10,8 @@ from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.tools import parse_reference
 from seal.cli.main import execute, load
 from seal.records.trajectory import TrajectoryRecord
+from shelf.lab.foreign.atif import atif
+from tests.support.errand_rollout import errand_rollout
 from tests.support.one_service import one_service
 from tests.support.played_run import SMALL, write_run
 
@@ -666,6 +668,15 @@ def test_a_run_written_as_atif_and_read_again_has_the_same_verdicts_and_labels(t
         return Counter((each.task, each.passed, each.labels, json.dumps(each.diagnosis)) for each in records)
 
     assert figures(again) == figures(own)
+
+
+def test_a_rollout_of_another_environment_is_written_as_atif():
+    record = errand_rollout()
+    steps = Trajectory.model_validate(atif(record)).steps
+    called = [[(call.function_name, call.arguments) for call in step.tool_calls or ()] for step in steps]
+    assert [calls for calls in called if calls] == [[("add", {"item": ""})], [("add", {"item": "milk"})]]
+    (result,) = next(step for step in reversed(steps) if step.tool_calls).observation.results
+    assert "is in the bag" in str(result.content)
 
 
 def trajectory(**more) -> dict:

@@ -16,8 +16,9 @@ from seal.records.folder import RunFolder
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from shelf.view.cli.view import app
-from shelf.view.replayer import Replayer
+from shelf.view.replayer import SERVICE, Replayer
 from shelf.view.simulated import compare, leaves
+from tests.support.errand_rollout import SERVED, errand_rollout
 from tests.support.played_run import SMALL, mixture_of
 from tests.support.played_run import write_run as write_mixed_run
 
@@ -92,6 +93,21 @@ def test_what_cannot_be_replayed_says_so_and_the_next_line_can(lines, replay):
     assert "why" in replay(made, 1)
     assert "why" in replay({"task_id": "multi_turn_base_0"}, 1)
     assert replay(lines[3], 1)["turns"]
+
+
+def test_the_cues_of_another_environment_are_marked(monkeypatch):
+    record = errand_rollout()
+    monkeypatch.setitem(SERVICE, "BFCL_ENVIRONMENTS", f"{SERVICE['BFCL_ENVIRONMENTS']},{SERVED}")
+    replayer = Replayer()
+    found = replayer.replay(record.line(), 1, NO_RUN)
+    replayer.close()
+    assert found["turns"] == []  # states of its own tools are not shown
+    added = [
+        message["content"][length:]
+        for message, length in zip(record.messages, found["plain"], strict=True)
+        if length is not None and length < len(message["content"])
+    ]
+    assert len(added) == 2 and all(text.strip() for text in added)  # the system text, and the failed call's answer
 
 
 @pytest.fixture(scope="module")
