@@ -79,7 +79,7 @@ def mix(sources: Sequence[tuple[float, Sequence[TaskRow]]]) -> tuple[TaskRow, ..
     """
     total = sum(Fraction(weight) for weight, _ in sources)
     shares = [(Fraction(weight) / total).limit_denominator(_PRECISION) for weight, _ in sources]
-    size = min(Fraction(len(rows)) / share for share, (_, rows) in zip(shares, sources, strict=True))
+    size = min(Fraction(len(rows)) / share for share, (_, rows) in zip(shares, sources, strict=True) if share)
     placed: list[tuple[Fraction, int, TaskRow]] = []
     for number, (share, (weight, rows)) in enumerate(zip(shares, sources, strict=True)):
         count = int(size * share)

@@ -161,5 +161,6 @@ def test_a_mixture_says_what_is_wrong_with_a_source(task_files):
         ids({"mixture": [{"tasks": "nowhere.jsonl"}]})
     with pytest.raises(ValueError, match="weight"):
         ids({"mixture": [{"tasks": task_files["train"], "weight": 0}]})
-    with pytest.raises(ValueError, match="leaves no task of source 2"):
-        ids({"mixture": [{"tasks": "bfcl"}, {"tasks": task_files["train"], "weight": 0.001}]})
+    for weight in (0.001, 1e-7):
+        with pytest.raises(ValueError, match=f"weight {weight:g} leaves no task of source 2"):
+            ids({"mixture": [{"tasks": "bfcl"}, {"tasks": task_files["train"], "weight": weight}]})
