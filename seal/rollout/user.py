@@ -141,12 +141,12 @@ class ModelUser:
 
 
 async def _post(base_url: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
-    """Status and content, of which no more than MAX_BYTES + 1 are read."""
+    """Status and content, of which no more than MAX_BYTES + 1 are read, in whatever time `say` has."""
     key = os.environ.get(KEY_VARIABLE)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     url = f"{base_url.rstrip('/')}/chat/completions"
     async with (
-        aiohttp.ClientSession(trust_env=True) as session,
+        aiohttp.ClientSession(trust_env=True, timeout=aiohttp.ClientTimeout(None, sock_connect=30)) as session,
         session.post(url, json=body, headers=headers) as response,
     ):
         content = b""
