@@ -128,8 +128,9 @@ class ModelUser:
             text, calls = without_thoughts(message.get("content") or "").strip(), list(message.get("tool_calls") or ())
             self._asked = [str(call.get("id") or f"call_{number}") for number, call in enumerate(calls)]
             tokens = [int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")]
-        except (LookupError, TypeError, AttributeError, ValueError) as error:
-            raise SpeakerFault("user", f"the answer of the user's endpoint has no message ({error!r:.100})") from error
+            json.dumps([text, calls], ensure_ascii=False).encode()  # half of a surrogate pair is not text: ValueError
+        except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
+            raise SpeakerFault("user", f"the user's endpoint answers with no usable message ({error!r:.99})") from error
         if not text and not calls:
             raise SpeakerFault("user", "the user's endpoint answers with an empty message")
         if message.get("role", "assistant") != "assistant":

@@ -7,7 +7,6 @@ import threading
 from contextlib import ExitStack
 from dataclasses import replace
 
-import aiohttp
 import pytest
 
 from env_service.client import AsyncServiceClient
@@ -21,9 +20,7 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.harness.trial import play_trial
 from seal.rollout.row import Row
 from seal.rollout.services import Services
-from seal.rollout.user import ModelUser
 from seal.settings import EnvServiceSettings, SealSettings
-from seal.settings.user import UserSettings
 from shelf.replay.player import Again, play_again
 from tests.support.errands import SECRET, Errands
 from tests.support.rollout_play import ScriptedEngine, configured, roll_out, running_service, tokenizer
@@ -136,18 +133,6 @@ def test_a_user_that_hangs_is_given_up(url):
     with user_server(wishes, seconds=3.0) as (user, _):
         ((_, record),) = rollouts(url, user, RIGHT, "seal.user.timeout_s=0.2")
     assert record.infra == "user_timeout" and "seal.user.timeout_s=0.2" in record.infra_message
-
-
-def test_a_user_may_take_longer_than_http_clients_wait_by_default(monkeypatch):
-    monkeypatch.setattr("aiohttp.client.DEFAULT_TIMEOUT", aiohttp.ClientTimeout(total=0.1))
-
-    async def said(url):
-        user = ModelUser(UserSettings(base_url=url, model="crowd", timeout_s=10), "seed")
-        user.begin({"messages": [], "tools": []})
-        return await user.say([])
-
-    with user_server(wishes, seconds=0.5) as (url, asked):
-        assert asyncio.run(said(url)).text == "I want milk." and len(asked) == 1
 
 
 def test_an_endpoint_that_nobody_serves_is_given_up(url, monkeypatch):

@@ -1,0 +1,40 @@
+"""A model that plays the user, as its endpoint is asked and answers, without an episode."""
+
+import asyncio
+
+import aiohttp
+import pytest
+
+from seal.rollout.speaker import SpeakerFault
+from seal.rollout.user import ModelUser
+from seal.settings.user import UserSettings
+from tests.support.user_server import user_server
+
+
+def asked_at(url: str) -> ModelUser:
+    user = ModelUser(UserSettings(base_url=url, model="crowd", timeout_s=10), "seed")
+    user.begin({"messages": [], "tools": []})
+    return user
+
+
+def test_it_may_take_longer_than_http_clients_wait_by_default(monkeypatch):
+    monkeypatch.setattr("aiohttp.client.DEFAULT_TIMEOUT", aiohttp.ClientTimeout(total=0.1))
+    with user_server(lambda body: "I want milk.", seconds=0.5) as (url, asked):
+
+        async def said():
+            return await asked_at(url).say([])
+
+        assert asyncio.run(said()).text == "I want milk." and len(asked) == 1
+
+
+WANTS = {"choices": [{"message": {"content": "I want milk."}}]}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [WANTS | {"usage": {"prompt_tokens": float("inf")}}, {"choices": [{"message": {"content": "\ud800milk"}}]}],
+)
+def test_an_odd_number_or_text_is_its_fault(answer):
+    with pytest.raises(SpeakerFault, match="with no usable message") as fault:
+        asked_at("http://127.0.0.1:9/v1")._spoken(answer, 1, 0.1)
+    assert fault.value.cause == "user"
