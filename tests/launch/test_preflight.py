@@ -70,7 +70,7 @@ def test_what_weighs_dialogues_is_refused_where_a_rollout_may_have_several():
             preflight.CHECKS["dialogues"](Recipe.of(composed(HOME / "exp" / "quickstart.yaml", *plain)))
 
 
-def test_a_model_that_plays_the_user_needs_a_part_and_an_endpoint():
+def test_a_model_that_plays_the_user_needs_a_part_and_an_endpoint(monkeypatch):
     register("errands", "tests.support.errands:Errands")
     errands = ("env_service.env_type=errands", "seal.data.train={task_file: null, categories: [], mixture: []}")
     errands += ("seal.data.val=[{split: eval}]", "seal.data.withdrawal=null")
@@ -84,8 +84,14 @@ def test_a_model_that_plays_the_user_needs_a_part_and_an_endpoint():
     assert "seal.user.base_url=http://127.0.0.1:9/v1 does not answer" in refused(
         checked("http://127.0.0.1:9/v1", *errands), check
     )
+    for port in ("99999", "x"):
+        assert f"seal.user.base_url=http://127.0.0.1:{port}/v1 does not answer (Port" in refused(
+            checked(f"http://127.0.0.1:{port}/v1", *errands), check
+        )
     with user_server() as (user, _):
         check(Recipe.of(checked(user, *errands)))
+        monkeypatch.setenv("https_proxy", user.removesuffix("/v1"))
+        check(Recipe.of(checked("https://model.invalid/v1", *errands)))
     with pytest.raises(LaunchError, match=r"needs the name of a model, seal\.user\.model"):
         composed(HOME / "exp" / "quickstart.yaml", "seal.user.base_url=http://x/v1")
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from omegaconf import OmegaConf
 
@@ -220,11 +221,12 @@ def _user(recipe: Recipe) -> None:
         return
     if not played:
         raise LaunchError(f"seal.user.base_url is set, and no user of {', '.join(recipe.environments)} is for a model.")
-    parts = urlsplit(url)
     try:
+        proxied = not proxy_bypass(urlsplit(url).hostname or "") and getproxies().get(urlsplit(url).scheme)
+        parts = urlsplit(proxied or url)  # rollouts ask it through the proxy that the environment names
         with socket.create_connection((parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)), 5.0):
             return
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: of the port or the name
         raise LaunchError(
             f"seal.user.base_url={url} does not answer ({error}): start the model that plays the user, or correct it."
         ) from error
