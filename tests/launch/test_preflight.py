@@ -469,6 +469,12 @@ def test_a_cluster_that_a_run_cannot_use_is_named(config, monkeypatch, cluster, 
     config.env_service.env_url = "http://10.0.0.1:8082"
     if named == "env_service.env_url":
         preflight.CHECKS["devices"](Recipe.of(config))
+        config.seal.user.base_url, config.seal.user.model = "http://localhost:9000/v1", "crowd"
+        assert "seal.user.base_url=http://localhost:9000/v1 cannot be reached" in refused(
+            config, preflight.CHECKS["devices"]
+        )
+        config.seal.user.base_url = "http://10.0.0.1:9000/v1"
+        preflight.CHECKS["devices"](Recipe.of(config))
 
 
 def test_the_shells_ray_address_is_the_recipes(monkeypatch):

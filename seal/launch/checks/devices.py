@@ -140,12 +140,12 @@ def _cluster(config: DictConfig, cluster: Cluster) -> None:
             f"the run's processes need {needed.training} on each of {nodes} with GPUs and {needed.every} on any other: "
             f"start them with `ray start --num-cpus={needed.training}` (Ray only counts them)."
         )
-    loopback = [url for url in service_urls(config) if is_loopback(urlsplit(url).hostname or "")]
-    if loopback and len({node.ip for node in cluster.nodes}) > 1:
-        raise LaunchError(
-            f"env_service.env_url={loopback[0]} cannot be reached from the other machines of the Ray cluster: start "
-            f"the service with {variable('host')} and {variable('token')}, and name its address."
-        )
+    service = f"start the service with {variable('host')} and {variable('token')}, and name its address"
+    asked = [(f"env_service.env_url={url}", url, service) for url in service_urls(config)]
+    asked += [(f"seal.user.base_url={url}", url, "name another address") for url in [config.seal.user.base_url or ""]]
+    for named, url, fix in asked if len({node.ip for node in cluster.nodes}) > 1 else ():
+        if is_loopback(urlsplit(url).hostname or ""):
+            raise LaunchError(f"{named} cannot be reached from the other machines of the Ray cluster: {fix}.")
 
 
 def inspect_cluster(address: str) -> Cluster:
