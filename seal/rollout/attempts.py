@@ -87,7 +87,7 @@ class Attempts:
             return policy()
         from seal.rollout.harness.speaker import HarnessSpeaker  # its server loads only if a recipe names a harness
 
-        log = Path(settings.run_dir, "harness", "train" if row.guided else "val", f"{row.place}.log")
+        log = Path(settings.run_dir, "harness", "train" if row.trains else "val", f"{row.place}.log")
         most, trained = (self._budgets.max_steps, rollout.trained) if row.trains else (None, "main")
         chains = Policy(policy, row.prompt_mode, most, trained)
         failed = rollout.harness_failure == "failed"

@@ -1,9 +1,14 @@
 """The tasks of a withdrawal, played with the interface and without against the real service."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from seal.data.rows import TaskRow
 from seal.method.interface.cues import Omega
+from seal.rollout.attempts import Attempts
+from seal.rollout.row import Row
+from seal.settings import EnvServiceSettings, SealSettings
 from tests.support.rollout_play import ScriptedEngine, reference_texts, roll_out, running_service
 
 OMEGA = Omega.of(("schema_required", "feedback_error", "caution"), version=3).to_json()
@@ -35,3 +40,17 @@ def test_of_a_validation_only_the_rows_of_a_withdrawal_that_show_it_see_the_inte
 def test_neither_a_share_nor_a_teacher_changes_what_it_sees(url):
     half = validated(url, "shown", "seal.interface.share=0.5", "seal.interface.teacher=retry")
     assert (half.omega_version, half.cues, half.taught) == (3, (), False)
+
+
+def test_the_output_of_its_harness_replaces_none_of_training(tmp_path):
+    seal = {"name": "x", "run_dir": str(tmp_path), "rollout": {"harness": ["python", "agent.py"]}}
+    attempts = Attempts(None, SealSettings.of({"seal": seal}), SimpleNamespace(max_steps=3), None)
+
+    def log(index, side=None):
+        columns = TaskRow("multi_turn_base_0", "base", 0, "train", withdrawal=side).to_verl(index)
+        columns |= {"index": index, "global_steps": 5, "session_id": 0, "training": side is None}
+        return attempts._speaker(Row.read(columns, EnvServiceSettings()), {}, 0)._log
+
+    train, val = tmp_path / "harness" / "train", tmp_path / "harness" / "val"
+    assert log(7).relative_to(train) == log(7, "shown").relative_to(val)
+    assert log(8, "hidden").is_relative_to(val)  # its number is its own among the rows of a validation
