@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 MODEL_FILES = (".json", ".jinja", ".safetensors")
 TRAINER_CONFIG = "trainer.yaml"
 HIDDEN = "(left out)"
-_WORDS = r"(?i:API_?KEY|ACCESS_KEY|TOKEN|PAT|SECRET|PASSWORD|PASSWD|CREDENTIALS?)"
+_WORDS = r"(?i:API[_-]?KEY|ACCESS_KEY|TOKEN|PAT|SECRET|PASSWORD|PASSWD|CREDENTIALS?)"
 _SECRET = re.compile(rf"(^|_)({_WORDS}|KEY)$")  # a bare KEY only in capitals: data.prompt_key names a column
 _ASSIGNED = re.compile(rf"\b(\w*(?:\b|_)(?:{_WORDS}|KEY)=)[^&\s]+")
 _USER_INFO = re.compile(r"(\w://)[^/@\s]+@")
