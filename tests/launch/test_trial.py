@@ -1,6 +1,8 @@
 """A harness plays a rollout before Ray and the rollout engine start, on the real service."""
 
+import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,3 +63,15 @@ def test_a_harness_that_fails_is_refused_in_one_sentence(url, tmp_path, harness,
     with pytest.raises(LaunchError, match=rf"^seal\.rollout\.harness: .*{sentence}") as error:
         tried(url, tmp_path, harness)
     assert error.value.code == exits.REFUSED and "\n" not in str(error.value)
+
+
+def test_a_trial_has_the_variables_of_the_runs_processes(monkeypatch, tmp_path):
+    seen, before = [], dict(os.environ)
+
+    async def play(*_):
+        seen.append(os.environ.get("SEAL_USER_API_KEY"))
+        return SimpleNamespace(infra=None)
+
+    monkeypatch.setattr("seal.rollout.harness.trial.play_trial", play)
+    tried("http://127.0.0.1:9", tmp_path, f"{OWN}native", "lost", "+seal.process_env.SEAL_USER_API_KEY=key")
+    assert seen == ["key"] and dict(os.environ) == before

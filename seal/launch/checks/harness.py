@@ -1,6 +1,8 @@
 """The check of a recipe's harness: it plays one rollout before Ray and the rollout engine start."""
 
 import asyncio
+import os
+from unittest.mock import patch
 
 from env_service.client import AsyncServiceClient
 from seal.launch.recipe import Recipe
@@ -10,7 +12,7 @@ from seal.system.errors import LaunchError
 
 
 def require_trial(recipe: Recipe, url: str) -> None:
-    """Play a rollout of the recipe's harness on a service; LaunchError if it fails."""
+    """Play a rollout of the recipe's harness on a service, with the run's variables; LaunchError if it fails."""
     from seal.rollout.harness.trial import play_trial  # its server loads only if a recipe names a harness
 
     task, service = recipe.rows.train[0], recipe.service
@@ -25,7 +27,9 @@ def require_trial(recipe: Recipe, url: str) -> None:
             await services.close()
         return record.infra_message if record.infra is not None else ""
 
-    if failure := asyncio.run(played()):
+    with patch.dict(os.environ, recipe.settings.process_env):
+        failure = asyncio.run(played())
+    if failure:
         raise LaunchError(
             f'seal.rollout.harness: in a trial with a policy that says "Done.", {failure.rstrip(".")}. Correct the '
             "harness, or set seal.rollout.harness_failure=failed if the policy's answer is what fails."
