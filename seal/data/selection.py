@@ -13,6 +13,7 @@ from zlib import crc32
 
 from env_service.environments.bfcl.splits import side_of
 from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
+from env_service.environments.kit.settings import EVALUATION_SPLITS
 from env_service.environments.registry import get_environment
 from seal.data.rows import TaskRow, mix, whole_rows, withdrawal_file, write_rows
 from seal.method.diagnosis.categories import qualify
@@ -71,6 +72,10 @@ def selected_rows(selection: Selection, environment: str = BENCHMARK) -> tuple[T
         raise ValueError(f"categories filters tasks of bfcl, not of {name}: use subset, limit or task_file.")
     if not elsewhere and selection.subset not in (None, released := f"released_ids_{selection.split}"):
         raise ValueError(f"subset={selection.subset}: of bfcl it may be {released}; else use split and categories.")
+    other = "train" if selection.split == "eval" else "eval"
+    opposite = {f"{each}_{other}" for each in found.splits()} | {*(EVALUATION_SPLITS if other == "eval" else ["train"])}
+    if elsewhere and selection.subset in opposite:
+        raise ValueError(f"subset={selection.subset} of {name} is on the side {other}: set split={other} too.")
     tasks = [found.task(task) for task in found.task_ids(selection.subset or selection.split)]
     scenarios = [crc32(task.group.encode()) if elsewhere else int(task.group) for task in tasks]
     rows = [

@@ -8,6 +8,7 @@ from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.bfcl.task_file import read_task_file as read_made_tasks
 from env_service.environments.bfcl.task_file import write_task_file
+from env_service.environments.registry import register
 from seal.data.rows import whole_rows, write_rows
 from seal.data.selection import RunRows, Selection, read_task_file, selected_rows
 from seal.records.source import WHOLE, parse_data_source
@@ -36,6 +37,16 @@ def test_sides_and_subsets_are_the_splits_of_the_benchmark():
     for subset in ("base", "eval", "released_ids_eval"):
         with pytest.raises(ValueError, match=f"subset={subset}: of bfcl it may be released_ids_train"):
             ids({"subset": subset})
+
+
+def test_a_subset_of_another_environment_is_on_the_side_that_its_tasks_are_logged_with():
+    register("errands", "tests.support.errands:Errands")
+    own = {"environment": "errands"}
+    assert ids(own | {"split": "eval", "subset": "test"}) == ids(own | {"split": "eval"}) == ["errand-2"]
+    assert ids(own | {"subset": "train"}) == ids(own) and len(ids(own | {"subset": "bag"})) == 3
+    for split, subset in (("train", "eval"), ("train", "test"), ("eval", "train")):
+        with pytest.raises(ValueError, match=rf"^subset={subset} of errands is on the side (eval|train): set split="):
+            ids(own | {"split": split, "subset": subset})
 
 
 def test_filters_narrow_together():
