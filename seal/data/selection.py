@@ -77,6 +77,8 @@ def selected_rows(selection: Selection, environment: str = BENCHMARK) -> tuple[T
     if elsewhere and selection.subset in opposite:
         raise ValueError(f"subset={selection.subset} of {name} is on the side {other}: set split={other} too.")
     tasks = [found.task(task) for task in found.task_ids(selection.subset or selection.split)]
+    if marked := next((task.category for task in tasks if "@" in task.category), None):
+        raise ValueError(f"{name} has a category {marked!r}, and @ marks prefixes of tasks: rename it.")
     scenarios = [crc32(task.group.encode()) if elsewhere else int(task.group) for task in tasks]
     rows = [
         TaskRow(task.id, qualify(name, task.category), scenario, selection.split)

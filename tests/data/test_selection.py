@@ -1,6 +1,7 @@
 """A recipe's data block selects tasks, and says in one sentence why it cannot."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from seal.settings.data import DataSettings
 from shelf.task_rows import read_rows
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
+from tests.support.errands import Errands
 
 
 def ids(config):
@@ -47,6 +49,14 @@ def test_a_subset_of_another_environment_is_on_the_side_that_its_tasks_are_logge
     for split, subset in (("train", "eval"), ("train", "test"), ("eval", "train")):
         with pytest.raises(ValueError, match=rf"^subset={subset} of errands is on the side (eval|train): set split="):
             ids(own | {"split": split, "subset": subset})
+
+
+def test_a_category_that_reads_like_a_prefix_is_refused(monkeypatch):
+    register("errands", "tests.support.errands:Errands")
+    task = replace(next(iter(Errands().load())), category="bag@2")
+    monkeypatch.setattr(Errands, "load", lambda _: [task])
+    with pytest.raises(ValueError, match="errands has a category 'bag@2', and @ marks prefixes of tasks"):
+        ids({"environment": "errands"})
 
 
 def test_filters_narrow_together():
