@@ -3,7 +3,6 @@
 import json
 import logging
 import platform
-import re
 import shlex
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ from seal.launch.checks.places import can_write
 from seal.launch.recipe import Recipe
 from seal.method.diagnosis.extension import extension_file
 from seal.records.method import method_digest
+from seal.settings.sentences import without_secrets
 from seal.system.files import file_sha256, quick_sha256, write_json
 from seal.system.paths import HOME
 
@@ -28,11 +28,6 @@ logger = logging.getLogger(__name__)
 
 MODEL_FILES = (".json", ".jinja", ".safetensors")
 TRAINER_CONFIG = "trainer.yaml"
-HIDDEN = "(left out)"
-_WORDS = r"(?i:API[_-]?KEY|ACCESS_KEY|TOKEN|PAT|SECRET|PASSWORD|PASSWD|CREDENTIALS?)"
-_SECRET = re.compile(rf"(^|_)({_WORDS}|KEY)$")  # a bare KEY only in capitals: data.prompt_key names a column
-_ASSIGNED = re.compile(rf"\b(\w*(?:\b|_)(?:{_WORDS}|KEY)=)[^&\s]+")
-_USER_INFO = re.compile(r"(\w://)[^/@\s]+@")
 
 
 def record_folder(recipe: Recipe) -> Path:
@@ -86,11 +81,7 @@ def write_record(
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
     write_json(launched | facts, folder / "launch.json")
-    return folder, {
-        **facts,
-        "diff": file_sha256(folder / "diff.patch"),
-        **recipe_facts(recipe),
-    }
+    return folder, {**facts, "diff": file_sha256(folder / "diff.patch"), **recipe_facts(recipe)}
 
 
 def recipe_facts(recipe: Recipe) -> dict[str, Any]:
@@ -102,10 +93,8 @@ def recipe_facts(recipe: Recipe) -> dict[str, Any]:
 
 def _hashes(recipe: Recipe) -> dict[str, str]:
     """sha256 of the rows of tasks, of an extension's module, and of the model."""
-    config = recipe.config
-    found = {
-        f"data/{Path(name).name}": file_sha256(HOME / name) for name in (config.data.train_files, config.data.val_files)
-    }
+    names = recipe.config.data.train_files, recipe.config.data.val_files
+    found = {f"data/{Path(name).name}": file_sha256(HOME / name) for name in names}
     if extension := extension_file(recipe.settings.diagnosis.taxonomy):
         found[f"extension/{extension.name}"] = file_sha256(extension)
     return found | model_hashes(recipe)
@@ -115,15 +104,6 @@ def model_hashes(recipe: Recipe) -> dict[str, str]:
     """sha256 of the small files of a model's folder and of its weights; {} for a model of the hub."""
     files = (path for path in sorted(recipe.model_folder.glob("*")) if path.suffix in MODEL_FILES)
     return {f"model/{path.name}": quick_sha256(path) for path in files}
-
-
-def without_secrets(value: Any) -> Any:
-    """A configuration without what no one else may read."""
-    if isinstance(value, Mapping):
-        return {key: HIDDEN if _SECRET.search(str(key)) else without_secrets(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [without_secrets(item) for item in value]
-    return _ASSIGNED.sub(rf"\1{HIDDEN}", _USER_INFO.sub(r"\1", value)) if isinstance(value, str) else value
 
 
 def _git(*arguments: str) -> bytes:

@@ -62,14 +62,9 @@ class EngineSpeaker(TokenSpeaker):
             self.limit = "max_steps"
             return None
         room = min(room, most or room)
-        sampled = await self._sample(
-            {
-                **self._sampling_params,
-                "max_tokens": room,
-                "stop_token_ids": sorted(stops),
-                "seed": zlib.crc32(f"{self._seed}/{message}".encode()),
-            },
-        )
+        seed = zlib.crc32(f"{self._seed}/{message}".encode())
+        own = {"max_tokens": room, "stop_token_ids": sorted(stops), "seed": seed}
+        sampled = await self._sample(self._sampling_params | own)
         await self.stream.append(dialogue.turn, sampled)
         # A message shorter than its room ended with a stop token: one of ours or another one of the model.
         cut = sampled.ids[-1] not in stops and len(sampled.ids) >= room

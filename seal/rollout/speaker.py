@@ -7,7 +7,6 @@ from seal.rollout.dialogue import Dialogue
 REFUSAL = "refusal"
 """The stop of an episode whose speaker will not speak: an endpoint's model or filter refused."""
 
-
 FAILED = "failed"
 """The stop of an episode that its harness gave up as the policy's failure."""
 

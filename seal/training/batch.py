@@ -70,10 +70,8 @@ class StepBatch:
         owner = {key: number for number, dialogues in enumerate(rollouts) for key in dialogues}
         main = [dialogues[-1] for dialogues in rollouts]
         data = tq.kv_batch_get(keys=main, partition_id=batch.partition_id, select_fields=["uid", "extra_fields"])
-        records = [
-            TrajectoryRecord.from_json(extra["reward_extra_info"]["seal"])
-            for extra in data.pop("extra_fields").tolist()
-        ]
+        texts = (extra["reward_extra_info"]["seal"] for extra in data.pop("extra_fields").tolist())
+        records = [TrajectoryRecord.from_json(text) for text in texts]
         groups = mark_groups(data.pop("uid").tolist(), records)
         return cls(batch.partition_id, tuple(keys), tuple(map(owner.get, keys)), tuple(records), tuple(groups))
 

@@ -109,12 +109,8 @@ class Durable(PPOTrainer):
                 f"{folder} holds step {state['step']}: rename the folder to global_step_{state['step']}."
             )
         if state["seed"] != self._settings.seed:
-            logger.warning(
-                "%s was trained with seal.seed=%s, not %s: from here on the run differs from the one it continues.",
-                folder,
-                state["seed"],
-                self._settings.seed,
-            )
+            told = f"{folder} was trained with seal.seed={state['seed']}, not {self._settings.seed}"
+            logger.warning("%s: from here on the run differs from the one it continues.", told)
         self.restore_state(state)
         self._log.keep_through(self.global_steps)
         self._log.complete(state["log"])

@@ -8,6 +8,8 @@ import ray
 from omegaconf import DictConfig, OmegaConf
 
 from seal.records.ending import Ending
+from seal.settings import BLOCKS
+from seal.settings.sentences import without_secrets
 from seal.training.cluster import in_use
 from seal.training.ending import record_ending
 from seal.training.liveness import Liveness
@@ -59,6 +61,7 @@ class TaskRunner:
                     teacher_client=training.get_teacher_client(),
                     reward_loop_worker_handles=training.get_reward_handles(),
                 )
+                hide_secrets(config)
                 training.fit(agent_loops)
             code = 0
         finally:
@@ -78,3 +81,9 @@ def drop_idle_reference(config: DictConfig) -> None:
     actor = config.actor_rollout_ref.actor
     if actor.use_kl_loss and actor.kl_loss_coef == 0:
         actor.use_kl_loss = False
+
+
+def hide_secrets(config: DictConfig) -> None:
+    """Keep addresses' passwords and commands' keys from trackers; config is changed in place, once workers have it."""
+    for block in BLOCKS:
+        config[block] = without_secrets(OmegaConf.to_container(config[block]))

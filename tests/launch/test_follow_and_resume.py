@@ -18,7 +18,7 @@ from rich.text import Text
 from seal.launch.child import follow, name_tracked_run
 from seal.launch.console import step_line
 from seal.launch.recipe import Recipe, total_steps
-from seal.launch.record import model_hashes, record_folder, without_secrets
+from seal.launch.record import model_hashes, record_folder
 from seal.launch.run import Prepared, record
 from seal.launch.start import OWNER, Start, find_start
 from seal.records.changes import flatten
@@ -26,7 +26,7 @@ from seal.records.ending import Ending
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, StepReport
 from seal.settings.run import CheckpointSettings
-from seal.settings.sentences import shown
+from seal.settings.sentences import shown, without_secrets
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.files import write_json

@@ -89,6 +89,25 @@ def test_a_kl_term_without_weight_needs_no_reference_policy(coefficient):
     assert need_reference_policy(config) == bool(coefficient)
 
 
+def test_trackers_get_no_password_of_an_address_and_no_key_of_a_command():
+    from seal.training.runner import hide_secrets
+
+    user = ("seal.user.base_url=https://me:hush@model/v1", "seal.user.model=crowd")
+    service, agent = (
+        "env_service.env_url=[http://me:hush@a:1,http://b:2]",
+        "seal.rollout.harness=[env,'--api-key=hush']",
+    )
+    config = composed(QUICKSTART, *user, service, agent)
+    before = OmegaConf.to_yaml(config, resolve=True)
+    hide_secrets(config)
+    told = OmegaConf.to_yaml(config, resolve=True)
+    assert before.count("hush") == 3 and "hush" not in told
+    assert config.seal.user.base_url == "https://model/v1" and config.env_service.env_url == [
+        "http://a:1",
+        "http://b:2",
+    ]
+
+
 def as_verl_reads_the_reference(config: DictConfig) -> DictConfig:
     """The reference's block as verl's worker renames it before it reads it."""
     reference = config.actor_rollout_ref.ref.copy()

@@ -10,7 +10,8 @@ from omegaconf import OmegaConf
 
 from seal.launch import record as module
 from seal.launch.recipe import read_recipe
-from seal.launch.record import HIDDEN, without_secrets, write_record
+from seal.launch.record import write_record
+from seal.settings.sentences import HIDDEN, without_secrets
 from seal.system.paths import HOME
 
 NAME = f"test-{uuid4().hex[:8]}"
@@ -60,7 +61,8 @@ def test_what_goes_into_the_runs_log_has_no_secrets(recorded):
         "process_env": {"WANDB_API_KEY": "k", "HF_TOKEN": "t", "TOKENIZERS_PARALLELISM": "false"},
         "max_token_len": 5,
         "data": {"prompt_key": "prompt", "wandb_api_key": "k", "hf_token": "t", "GITHUB_PAT": "p"},
-        "urls": ["http://me:secret@10.0.0.5:8082/x", "HF_TOKEN=t", "https://a.b/c?api_key=k&x=1", "--api-key=k", "max_tokens=5"],
+        "urls": ["http://me:secret@10.0.0.5:8082/x", "HF_TOKEN=t", "https://a.b/c?api_key=k&x=1", "max_tokens=5"],
+        "harness": ["agent", "--api-key=k"],
     }
     assert without_secrets(config) == {
         "process_env": {"WANDB_API_KEY": HIDDEN, "HF_TOKEN": HIDDEN, "TOKENIZERS_PARALLELISM": "false"},
@@ -70,8 +72,8 @@ def test_what_goes_into_the_runs_log_has_no_secrets(recorded):
             "http://10.0.0.5:8082/x",
             f"HF_TOKEN={HIDDEN}",
             f"https://a.b/c?api_key={HIDDEN}&x=1",
-            f"--api-key={HIDDEN}",
             "max_tokens=5",
         ],
+        "harness": ["agent", f"--api-key={HIDDEN}"],
     }
     assert record.stat().st_mode & 0o077 == 0  # its command and configuration are as they were given

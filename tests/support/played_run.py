@@ -27,7 +27,6 @@ from seal import __version__
 from seal.data.rows import TaskRow
 from seal.data.selection import selected_rows
 from seal.launch.recipe import read_recipe
-from seal.launch.record import without_secrets
 from seal.method.interface.cues import Omega
 from seal.method.teacher import omega_for, sees_omega, teacher_of
 from seal.records.folder import RunFolder
@@ -38,6 +37,7 @@ from seal.rollout.rewards import terminal_reward
 from seal.rollout.siblings import broken_tools
 from seal.settings import SealSettings
 from seal.settings.reward import RewardSettings
+from seal.settings.sentences import without_secrets
 from seal.system.files import file_sha256
 from seal.system.paths import HOME
 from seal.training.closed_loop import ClosedLoop, mark_groups, records_to_log

@@ -15,15 +15,7 @@ from env_service.environments.kit.formats import Format
 from env_service.environments.kit.tool_calls import AGENT_FORMATS, NATIVE, write_message
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.harness.evidence import announced, holds, words
-from seal.rollout.harness.messages import (
-    Answer,
-    ChatMessage,
-    Request,
-    read,
-    rendered,
-    rendered_start,
-    without_thoughts,
-)
+from seal.rollout.harness.messages import Answer, ChatMessage, Request, read, rendered, rendered_start, without_thoughts
 from seal.rollout.speaker import Said, SpeakerFault
 
 if TYPE_CHECKING:
