@@ -252,7 +252,9 @@ def hub(tmp_path, monkeypatch):
 def test_a_model_of_the_hub_is_checked_before_the_start(config, hub, monkeypatch):
     check = preflight.CHECKS["model"]
     OmegaConf.update(config, f"{MODEL}.path", "Somebody/small")
-    assert "HF_HUB_OFFLINE" in refused(config, check)
+    for offline in ("1", True):
+        config.seal.process_env.HF_HUB_OFFLINE = offline
+        assert "this recipe works offline" in refused(config, check)
     config.seal.process_env.HF_HUB_OFFLINE = "0"
     hub["Somebody/small"] = {"max_position_embeddings": 2048, "num_attention_heads": 4}
     preflight.fit(Recipe.of(config))

@@ -65,7 +65,7 @@ def configuration(recipe: Recipe) -> dict[str, Any]:
             raise LaunchError(f"{MODEL}={path}: its config.json is cut or no JSON ({error}).") from error
     if not HUB_ID.fullmatch(path) or (HOME / path.split("/")[0]).is_dir():
         raise LaunchError(f"{MODEL}={path} does not exist: name a folder with a model.")
-    if recipe.settings.process_env.get("HF_HUB_OFFLINE") == "1":
+    if recipe.settings.process_env.get("HF_HUB_OFFLINE", "").upper() in constants.ENV_VARS_TRUE_VALUES:
         raise LaunchError(
             f"{MODEL}={path} does not exist and this recipe works offline: name a folder with a model, or set "
             "seal.process_env.HF_HUB_OFFLINE=0 to download it."
