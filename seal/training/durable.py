@@ -127,7 +127,8 @@ class Durable(PPOTrainer):
         """Save the last finished step, `global_steps`, unless it is saved already, and end the run."""
         if self._saved_step != self.global_steps:
             self._save_checkpoint(data)
-        raise StopRequested(f"Stopped on request; step {self.global_steps} is saved.")
+        saved = f"step {self.global_steps} is saved" if self.global_steps else "no step has ended, so none is saved"
+        raise StopRequested(f"Stopped on request; {saved}.")
 
     def on_step_begin(self):
         if self._stop.exists():

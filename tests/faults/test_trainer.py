@@ -175,6 +175,6 @@ def test_a_stop_during_rollouts_saves_the_step_before_with_its_place_in_the_data
 def test_a_stop_before_anything_was_trained_saves_nothing(trainer, tmp_path):
     trainer.global_steps = 1
     (tmp_path / "stop").touch()
-    with pytest.raises(StopRequested):
+    with pytest.raises(StopRequested, match="no step has ended, so none is saved"):
         trainer.on_step_begin()
     assert last_step(tmp_path / "checkpoints") is None
