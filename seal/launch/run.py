@@ -71,8 +71,8 @@ class Prepared(NamedTuple):
             again = f"remove {recipe.run_dir} or set another trainer.experiment_name to run it again"
             return f"{recipe.name} is complete; {again}."
         where = f"continues after step {step}" if step else "can start"
-        rows = recipe.rows
-        more = f" and {len(rows.withdrawal)} prompts with and without cues" if rows.withdrawal else ""
+        rows, played = recipe.rows, recipe.rows.withdrawal if recipe.settings.shows_omega else ()
+        more = f" and {len(played)} prompts with and without cues" if played else ""
         return f"{recipe.name} {where}: {len(rows.train)} training tasks, {len(rows.val)} validation tasks{more}."
 
 

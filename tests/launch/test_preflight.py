@@ -20,10 +20,11 @@ from seal.backends import vllm_plugin
 from seal.cli.main import execute, load
 from seal.launch.checks import devices, disk, preflight
 from seal.launch.checks.devices import Cluster, Node, authentication_modes
-from seal.launch.recipe import Recipe, read_recipe
-from seal.launch.run import Request, find_services, launch, rehearse
+from seal.launch.recipe import EXP, Recipe, read_recipe
+from seal.launch.run import Prepared, Request, find_services, launch, rehearse
 from seal.launch.run import prepare as prepare_run
 from seal.launch.service import Found, Needs, Service, find_or_place, find_running, probe, service_urls
+from seal.launch.start import Start
 from seal.rollout.user import KEY_VARIABLE
 from seal.settings import SettingsError
 from seal.settings.run import CheckpointSettings
@@ -106,6 +107,13 @@ def test_everything_that_is_missing_is_told_at_once_this_machine_first_and_the_h
     first, second, *rest = str(error.value).splitlines()
     assert "trainer.n_gpus_per_node=64, but torch finds" in first and "seal.min_free_gb" in second
     assert any("tensorbord" in sentence for sentence in rest) and len(set(rest)) == len(rest)
+
+
+def test_a_run_without_an_interface_announces_no_withdrawal():
+    for ablation, announced in ((), True), (("ablation=vanilla",), False):
+        recipe = read_recipe(HOME / "exp" / "quickstart.yaml", ablation)
+        assert recipe.rows.withdrawal
+        assert ("with and without cues" in Prepared(recipe, EXP, Start(0), 0).plan) == announced
 
 
 def test_a_rehearsal_says_whether_a_recipe_can_start(capsys, monkeypatch):
