@@ -45,9 +45,7 @@ def update_rho(
     tally = profile.recent()
     seen, shares = tally.labels(), tally.shares()
     updated = dict(base)
-    for label in base:
-        if label == PASS:
-            continue
+    for label in base.keys() - {PASS}:
         cell = seen.get(label, Cell())
         pressure = shares.get(label, 0.0) * (1 - cell.mean) * min(1.0, cell.count / settings.confidence)
         target = _clip(base[label] * (1 + settings.alpha * pressure), settings)

@@ -9,7 +9,9 @@ import pytest
 from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 from bfcl_eval.model_handler.utils import convert_to_function_call
 
+from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import Task, all_tools, load_tasks
+from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
 from tests.env_service import bfcl_official as official
 from tests.env_service.bfcl_perturbations import known_calls
@@ -49,6 +51,16 @@ def test_hostile_arguments_give_the_packages_own_texts() -> None:
             calls.append((name, arguments))
         box = Toolbox(task)
         assert [box.call(*call).text for call in calls] == officially(task, calls), calls
+
+
+@pytest.mark.parametrize("value", [("a",), {1: "a"}, b"a", 1j, {(1, 2): 3}], ids=repr)
+def test_values_that_json_does_not_hold_reach_the_simulators(value: Any) -> None:
+    task = load_tasks()["multi_turn_base_0"]
+    episode = BfclEnvironment().open(task.id, {"tool_prompt_mode": "toolace_official_prompt"}, Guard())
+    step = episode.step(f"[cd(folder={value!r})]", False)
+    assert [message["content"] for message in step["state"]] == officially(task, [("cd", {"folder": value})])
+    episode.step("Done.", False)
+    assert episode.evaluate({"stop": "length"})["evidence"][0].blame == "own"
 
 
 NO_CALLS = ["ls(", "ls", "ls(); pwd()", "os.system('x')", "print(1)", "ls(a=open('x'))", "cd(1, 2)"]

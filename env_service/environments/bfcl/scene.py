@@ -22,6 +22,7 @@ class BfclScene(Scene):
     """One task with the benchmark's tools, simulators and checker."""
 
     format: BfclFormat
+    own = staticmethod(dict)  # a toolbox copies arguments itself, also those that JSON cannot hold
     _task: Task
 
     def __init__(self, environment: TaskSource, task: Task, settings: BfclSettings) -> None:

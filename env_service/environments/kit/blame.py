@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from env_service.environments.kit.scene import History, Scene
-from env_service.environments.kit.tasks import World, own
+from env_service.environments.kit.tasks import World
 from seal.method.diagnosis.evidence import Blame, CallEvidence
 
 REPLAY_SECONDS = 2.0
@@ -80,7 +80,7 @@ class _Replays:
     def _again(self, world: World, call: CallEvidence) -> CallEvidence:
         """The call made in another world; a call that did not run the first time is not run now."""
         if self._was_run(call):
-            outcome = world.call(call.name, own(call.arguments))
+            outcome = world.call(call.name, self._scene.own(call.arguments))
             return replace(call, result=outcome.text, error=outcome.error)
         return call
 

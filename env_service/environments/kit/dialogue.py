@@ -16,7 +16,7 @@ from env_service.environments.base import Call, Guard, Refusal, UserFault
 from env_service.environments.kit.blame import blame
 from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.scene import Scene
-from env_service.environments.kit.tasks import Check, Needed, Outcome, own
+from env_service.environments.kit.tasks import Check, Needed, Outcome
 from env_service.environments.kit.tool_calls import NATIVE, ToolCalls, read_message
 from seal.method.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
 from seal.method.diagnosis.rules import taxonomy_of
@@ -92,8 +92,7 @@ class ToolEpisode:
         content = scene.system()
         plain = len(content)
         users = [scene.user(0)] if scene.part is None else []
-        for user in users:
-            self._saw(user)
+        self._saw("\n".join(users))
         if self._omega is not None:
             augmented = observe_start(content, self._visible, self._omega, scene.category, self._wording)
             content = self._checked(content, augmented)
@@ -303,7 +302,7 @@ class ToolEpisode:
 
     def _call(self, call: Call) -> CallEvidence:
         (name, arguments), scene = call, self._scene
-        tool, given = name.strip(), own(arguments)
+        tool, given = name.strip(), scene.own(arguments)
         available = tool in self._names
         broken = scene.violations(tool, arguments)
         outcome = scene.refused(name, available, broken) or self._guard.run(

@@ -13,7 +13,7 @@ from env_service.environments.base import Call, Document
 from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.report import assessment
 from env_service.environments.kit.settings import EpisodeParams
-from env_service.environments.kit.tasks import Check, Needed, Outcome, TaskSource, ToolTask, World
+from env_service.environments.kit.tasks import Check, Needed, Outcome, TaskSource, ToolTask, World, own
 from seal.method.diagnosis.categories import qualify
 from seal.method.diagnosis.evidence import CallEvidence, Stop, TurnEvidence, Violation
 from seal.method.diagnosis.schema import violations
@@ -93,6 +93,8 @@ class Scene:
         return None
 
     # --- calls ----------------------------------------------------------------------
+
+    own = staticmethod(own)  # copies a call's arguments for the world
 
     def world(self) -> World:
         return self._environment.world(self._task)
