@@ -207,6 +207,16 @@ def test_each_of_several_environments_is_judged_by_its_own_figures():
     assert step(omega, Profile(1).after(2, worse))[0].cues == ("tau2_telecom/use_tools",)
 
 
+def test_dialogues_whose_earlier_turns_were_not_judged_are_figures_of_their_environment():
+    without = EvolveSettings(left_out=("tau2_retail/caution",))
+    failed = [Rollout("tau2_retail/x", ("checker_error", "missing_tool_call"), 0.0)] * 40
+    omega, _ = evolve(initial_omega(without), Profile(1).after(1, failed), without, 1)
+    assert "use_tools" in omega.for_category("tau2_retail/x")
+    beside = [Rollout("base", ("pass",), 1.0)] * 40
+    omega, (event,) = evolve(initial_omega(EvolveSettings()), Profile(1).after(1, failed + beside), EvolveSettings(), 1)
+    assert (event.category, event.cue) == ("tau2_retail", "use_tools")
+
+
 def test_an_environment_without_cues_of_its_own_has_those_of_everywhere():
     failed = [Rollout("tau2_telecom/mms_issue", ("recovery_failure",), 0.0)] * 20
     failed += [Rollout("base", ("recovery_failure",), 0.0)] * 20

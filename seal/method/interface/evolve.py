@@ -83,7 +83,7 @@ def evolve(
     tally, active = profile.recent(), dict(omega.active)
     events: list[Event] = []
     for scope, categories in _scopes(tally, omega).items():
-        environment = environment_of(next(iter(tally.categories()), "")) if scope == EVERYWHERE else scope
+        environment = environment_of("".join(categories[:1])) if scope == EVERYWHERE else scope
         permanent = permanent_cues(settings, extension, environment)
         adaptive = [cue for cue in cues_in_use(settings, extension, environment) if cue.name not in permanent]
         figures = _figures(tally, categories, settings)
@@ -103,15 +103,15 @@ def evolve(
     return Omega.of(active, omega.version + 1), tuple(events)
 
 
-def _scopes(tally: Tally, omega: Omega) -> dict[str, tuple[str | None, ...]]:
-    """The categories of each environment in a run with several; else (None,), which means all, for the scope "*"."""
-    scopes: dict[str, tuple[str | None, ...]] = {}
-    for category in tally.categories():
+def _scopes(tally: Tally, omega: Omega) -> dict[str, tuple[str, ...]]:
+    """The categories of each environment in a run with several; else all of them for the scope "*"."""
+    scopes: dict[str, tuple[str, ...]] = {}
+    for category in (seen := sorted({*tally.by_category, *(category for category, _ in tally.by_label)})):
         scopes[environment_of(category)] = (*scopes.get(environment_of(category), ()), category)
-    return scopes if len(scopes) > 1 or scopes.keys() & dict(omega.active).keys() else {EVERYWHERE: (None,)}
+    return scopes if len(scopes) > 1 or scopes.keys() & dict(omega.active).keys() else {EVERYWHERE: (*seen,)}
 
 
-def _figures(tally: Tally, categories: Sequence[str | None], settings: EvolveSettings) -> dict[str, dict[str, float]]:
+def _figures(tally: Tally, categories: Sequence[str], settings: EvolveSettings) -> dict[str, dict[str, float]]:
     """Return the figures that decide in a scope, for each label that has a cue."""
     turns, seen, figures = 0, {}, {}
     for label, cell in (each for category in categories for each in tally.labels(category).items()):
