@@ -3,7 +3,7 @@
 import numpy
 import pytest
 
-from env_service.environments.base import Guard
+from env_service.environments.base import Guard, UserFault
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.kit.environment import ToolEnvironment
@@ -277,6 +277,29 @@ def test_booleans_of_numpy_are_comparisons(given, label):
 def test_what_is_no_boolean_is_no_comparison(given):
     with pytest.raises(TypeError, match=r"Check.state_match is .*: give True, False or None\."):
         Check(state_match=given)
+
+
+class Talks(Own):
+    """A user whom a model plays, and a tool that ends the turn."""
+
+    stop_tool = "done"
+
+    def tools(self, task):
+        return (*super().tools(task), {"name": "done"})
+
+    def user(self, task):
+        return UserPart("Ask.")
+
+
+def test_a_turn_that_the_stop_tool_ends_is_over_for_its_user_too():
+    environment = Talks([], (("notes.keep", {"x": "a"}),))
+    episode, done = environment.open("t", {"user": True}, Guard()), environment.closing("hermes")
+    with pytest.raises(UserFault, match="before the policy has answered"):
+        episode.hear("###STOP###")
+    for said in ("Go on.", "Still there?"):
+        assert episode.hear(said)["state"] and episode.step(done, False)["user"]
+    assert episode.hear("###STOP###")["is_terminated"]
+    assert [turn.judged for turn in episode.evidence()] == ["passed", "dialogue"]
 
 
 def test_the_tools_of_a_user_need_no_description():

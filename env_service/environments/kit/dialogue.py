@@ -154,7 +154,7 @@ class ToolEpisode:
         self._awaits_user = False
         if any(stop in text for stop in self._scene.part.stops):
             return self._end("answered")
-        if self._turn.actions:
+        if self._turn.texts:
             self._close("answered")
             self._turns.append(_Turn(feedback_before=self._pending_feedback))
         self._saw(text)
@@ -340,7 +340,7 @@ class ToolEpisode:
             return f"offers its help ({offer[0]!r}), so speaks in the policy's part"
         if "<tool_call>" in parsed.text or self._scene.parse(parsed.text).calls:
             return "calls a tool as the policy does, so speaks in its part"
-        if not self._turn.actions and any(stop in parsed.text for stop in self._scene.part.stops):
+        if not self._turn.texts and any(stop in parsed.text for stop in self._scene.part.stops):
             return "ends the dialogue before the policy has answered"
         said = [*self._user_said, parsed.text][-_REPEATS:]
         heard = [turn.texts[-1] for turn in self._turns[-_REPEATS:] if turn.texts]
