@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from seal.method import labels as vocabulary
 from seal.method.diagnosis.extension import Extension
 from seal.method.labels import EXCLUDED
-from seal.method.profile import Tally
+from seal.method.profile import Rollout, Tally
 from seal.settings.diagnosis import DiagnosisSettings
 
 Batch = list[tuple[str, ...]]
@@ -26,8 +26,9 @@ def relabel(
     """The labels of `settings.source` by trajectory and turn, in the order of ``batch``; T_j never changes.
 
     verifier: as diagnosed. random: drawn in the proportions of `recent`, the tally of *diagnosed* labels in the window,
-    this step included; in the proportions of its own draws it would drift. permuted: by :func:`exchanged_names`.
-    Excluded labels stay. Seed and step fix the draw: give the batch in an order that does not depend on timing.
+    this step included (those of its own draws would drift), or of `batch` if the window has none. permuted: by
+    :func:`exchanged_names`. Excluded labels stay. Seed and step fix the draw: give the batch in an order that does not
+    depend on timing.
     """
     diagnosed = [tuple(labels) for labels in batch]
     if settings.source == "permuted":
@@ -35,9 +36,8 @@ def relabel(
         return _mapped(diagnosed, lambda label: names.get(label, label))
     if settings.source == "random":
         rng = random.Random(f"random:{seed}:{step}")
-        counts = {label: cell.count for label, cell in recent.labels().items()}
-        names, numbers = list(counts), list(counts.values())
-        return _mapped(diagnosed, lambda _: rng.choices(names, numbers)[0])
+        seen = recent.labels() or Tally.of(Rollout("", labels, 0.0) for labels in diagnosed).labels()
+        return _mapped(diagnosed, lambda _: rng.choices([*seen], [cell.count for cell in seen.values()])[0])
     return diagnosed
 
 

@@ -31,7 +31,8 @@ def tally(batch):
 
 def relabel(batch, source, step=1, recent=None, seed=0, taxonomy="paper"):
     settings = DiagnosisSettings(source=source, taxonomy=taxonomy)
-    return controls.relabel(batch, recent or tally(batch), settings, taxonomy_of(taxonomy), seed, step)
+    recent = tally(batch) if recent is None else recent
+    return controls.relabel(batch, recent, settings, taxonomy_of(taxonomy), seed, step)
 
 
 def pooled(batch):
@@ -85,3 +86,8 @@ def test_random_draws_from_the_window_and_not_from_the_run():
     profile = profile.after(2, [Rollout("base", ("state_mismatch",), 0.0)] * 5)
     drawn = relabel([("pass",)] * 40, "random", step=2, recent=profile.recent())
     assert set(pooled(drawn)) == {"state_mismatch"}
+
+
+def test_random_draws_from_the_batch_if_the_window_holds_none_of_its_rollouts():
+    profile = Profile(window=1).after(2, []).after(1, [Rollout("base", ("pass",), 1.0)])
+    assert pooled(relabel(BATCH, "random", step=2, recent=profile.recent())).keys() <= pooled(BATCH).keys()
