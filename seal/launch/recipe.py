@@ -23,9 +23,11 @@ from yaml import YAMLError
 from env_service.environments.kit.environment import ToolEnvironment
 from env_service.environments.registry import get_environment
 from seal.data.selection import RunRows
+from seal.method.controls import relabel
 from seal.method.diagnosis.rules import taxonomy_of
 from seal.method.interface.cues import catalogue
 from seal.method.interface.evolve import cues_in_use
+from seal.method.profile import Tally
 from seal.method.reweighting import initial_rho
 from seal.records.changes import flatten
 from seal.records.folder import RunFolder
@@ -75,6 +77,7 @@ class Recipe:
         taxonomy = settings.diagnosis.taxonomy
         for key, check in (
             ("seal.diagnosis.taxonomy", lambda: cues_in_use(EvolveSettings(), taxonomy_of(taxonomy))),
+            ("seal.diagnosis.source", lambda: relabel((), Tally(), settings.diagnosis, taxonomy_of(taxonomy), 0, 0)),
             ("seal.reweighting.rho", lambda: initial_rho(settings.reweighting, taxonomy_of(taxonomy))),
             ("seal.interface.evolve.left_out", lambda: cues_in_use(settings.interface.evolve, taxonomy_of(taxonomy))),
             ("seal.rollout.harness", partial(require_harness, settings.rollout.harness)),

@@ -45,9 +45,11 @@ def exchanged_names(extension: Extension, seed: int) -> Mapping[str, str]:
     """The run's permutation of the failure labels of an extension: the new name of each label.
 
     A ring in an order that the seed draws, so that no label keeps its name or its cues, and no built-in label keeps
-    its utility.
+    its utility. ValueError unless there are two to exchange.
     """
     failures, rng = sorted(extension.failures), random.Random(f"permuted:{seed}")
+    if len(failures) < 2:
+        raise ValueError(f"permuted exchanges failure labels, and the {extension.name} taxonomy has {len(failures)}")
     for _ in range(_DRAWS):
         ring = rng.sample(failures, len(failures))
         names = dict(zip(ring, ring[1:] + ring[:1], strict=True))

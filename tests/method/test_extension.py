@@ -179,6 +179,18 @@ def test_a_part_that_cannot_work_is_refused_when_a_recipe_names_it(repeated, mon
     assert "mine" not in catalogue(), "other runs go on without it"
 
 
+def test_a_taxonomy_with_one_failure_has_no_permuted_control(repeated, monkeypatch):
+    import repeated_call
+
+    rules = (Rule("right", "pass", lambda turn: None), Rule("wrong", "state_mismatch", lambda turn: None))
+    monkeypatch.setattr(repeated_call, "EXTENSION", Extension(rules))
+    forget()
+    chosen = ["seal.diagnosis.taxonomy=repeated"]
+    assert read_recipe(HOME / "exp" / "quickstart.yaml", chosen)
+    with pytest.raises(LaunchError, match=r"seal\.diagnosis\.source: permuted .* the repeated taxonomy has 1\."):
+        read_recipe(HOME / "exp" / "quickstart.yaml", [*chosen, "seal.diagnosis.source=permuted"])
+
+
 def test_the_placeholders_of_cues_are_those_that_the_interface_fills_in():
     common = set(MODE.values())
     for kind, allowed in extension_module.PLACEHOLDERS.items():

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
+from itertools import takewhile
 from typing import Any
 
 from seal.method.diagnosis.categories import environment_of
@@ -92,14 +93,9 @@ def _violated(call: CallEvidence, document: Mapping[str, Any], compact: bool) ->
 def _history(failure: ActionEvidence, history: Sequence[ActionEvidence], mode: PromptWording) -> str:
     earlier = [_outcome(call) for action in history for call in action.calls if call.failed]
     again = [call.name for call in failure.calls if call.failed and _outcome(call) in earlier]
-    row = 1
-    for action in reversed(history):
-        if not action.failed:
-            break
-        row += 1
+    row = 1 + len([*takewhile(lambda action: action.failed, reversed(history))])
     texts = [_said("history", "repeated", mode, name=again[0][:_NAME])] if again else []
-    if row > 1 and not (again and mode.compact):
-        texts.append(_said("history", "row", mode, count=str(row)))
+    texts += [_said("history", "row", mode, count=str(row))] if row > 1 and not (again and mode.compact) else []
     return " ".join(texts)
 
 
