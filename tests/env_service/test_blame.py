@@ -75,6 +75,10 @@ def test_a_turn_that_passed_but_left_the_world_elsewhere_is_to_blame() -> None:
     assert blames(TwoTurns(), ["amber", "cedar"], ["birch"]) == ["own", "inherited"]
 
 
+def test_a_turn_that_is_over_is_to_blame_also_if_the_caller_gives_the_episode_up() -> None:
+    assert blames(TwoTurns(), ["cedar"]) == ["own", None]
+
+
 def test_a_turn_that_was_not_ended_with_the_stop_tool_fails_from_any_state() -> None:
     done = EndedByTool().closing("compact")
     assert blames(EndedByTool(), ["amber"], ["birch"]) == [None, None]

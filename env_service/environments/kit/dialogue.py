@@ -188,7 +188,7 @@ class ToolEpisode:
         """
         if self._scene.part is not None:
             return self._whole_evidence(cut)
-        blames, turns = self._blame(cut), []
+        blames, turns = self._blame(), []
         for index in range(self._scene.turns):
             needed = self._scene.needed(index)
             if index >= len(self._turns):
@@ -228,9 +228,9 @@ class ToolEpisode:
         )  # without a blame: an earlier call or the user may have caused a failure
         return (*unjudged, whole)
 
-    def _blame(self, cut: Stop | None) -> tuple[Blame | None, ...]:
-        """Return whose fault each turn's failure is; None for all turns if the episode is valid or continues."""
-        if self._valid or not (self._ended or cut):
+    def _blame(self) -> tuple[Blame | None, ...]:
+        """Return whose fault the failure of each turn so far is; None for all turns if the episode is valid."""
+        if self._valid:
             return (None,) * len(self._turns)
         if self._blames is not None:
             return self._blames
@@ -238,7 +238,7 @@ class ToolEpisode:
         played = [turn.calls if turn.stop != "parse_error" else [] for turn in self._turns]
         unclosed = [index for index in range(len(self._turns)) if self._lacks_stop_tool(index)]
         blames = blame(self._scene, played, [turn.failed for turn in self._turns], unclosed)
-        if self._ended:  # an episode that the caller reports as cut may still continue
+        if self._ended:  # else it may continue: the caller of an evaluation need not say whether it does
             self._blames = blames
         return blames
 
