@@ -48,7 +48,7 @@ def list_environments() -> None:
         except Exception as error:  # a package is third-party code and can raise anything
             sides = str(error) or type(error).__name__
         table.add_row(name, location, sides)
-    Console(emoji=False).print(table)
+    Console(emoji=False, markup=False).print(table)
 
 
 @app.command()
@@ -60,7 +60,7 @@ def new(
 
     with refusing("env new"):
         for path in write_package(name, out or Path(name)):
-            Console(emoji=False).print(str(path), highlight=False)
+            Console(emoji=False, markup=False).print(str(path), highlight=False)
 
 
 @app.command()
@@ -82,9 +82,8 @@ def show(
         console.print(f"[bold]{message['role']}[/bold]")
         console.print(message["content"] + "\n", markup=False, highlight=False)
     verdict = "passed" if answers[-1]["valid"] else "NOT passed"
-    console.print(
-        f"{run.task_id} ({environment.task(run.task_id).category}): {verdict}, {' '.join(answers[-1]['labels'])}"
-    )
+    said = f"{run.task_id} ({environment.task(run.task_id).category}): {verdict}, {' '.join(answers[-1]['labels'])}"
+    console.print(said, markup=False)
 
 
 @app.command()

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from env_service.environments.registry import get_environment
 from seal.launch.checks import preflight
 from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
@@ -175,6 +177,17 @@ def test_a_task_that_is_not_there_is_refused_in_one_sentence(registered: Callabl
     registered("sound", f"{HERE}:Sound")
     said = CliRunner().invoke(app, ["show", "sound", "grass"])
     assert said.exit_code == 2 and "ids of sound look like amber" in said.output
+
+
+def test_names_and_errors_in_brackets_are_shown_as_they_are(registered: Callable[[str, str], str], monkeypatch) -> None:
+    registered("sound", f"{HERE}:Sound")
+    registered("lost", "no_such[/module]:Environment")
+    environment = get_environment("sound")
+    task = replace(environment.load()[0], id="[mms]amber")
+    monkeypatch.setitem(vars(environment), "_tasks", {task.id: task})
+    assert "[mms]amber (" in CliRunner().invoke(app, ["show", "sound", task.id]).output
+    said = CliRunner().invoke(app, ["list"])
+    assert said.exit_code == 0 and "[/module]" in said.output
 
 
 def test_the_command_fails_for_an_environment_that_does_not_conform(registered: Callable[[str, str], str]) -> None:
