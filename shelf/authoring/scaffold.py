@@ -9,7 +9,7 @@ from string import Template
 
 from env_service.environments.registry import locations
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_NAME = re.compile(r"[a-z](?:[a-z0-9_]*[a-z0-9])?")
 _FILES = {
     "pyproject.txt": "pyproject.toml",
     "readme.txt": "README.md",
@@ -25,7 +25,7 @@ def write_package(name: str, folder: Path) -> tuple[Path, ...]:
     ValueError if the name is taken, or if Python or TOML cannot write it.
     """
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a name: use lower-case letters, digits and _, and begin with a letter.")
+        raise ValueError(f"{name!r} is not a name: use lower-case letters, digits and, inside, _; first a letter.")
     if name in locations():
         raise ValueError(f"There is an environment {name} already ({locations()[name]}): choose another name.")
     if folder.exists():

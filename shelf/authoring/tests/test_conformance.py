@@ -228,7 +228,7 @@ def test_a_package_is_found_through_its_entry_point(tmp_path: Path) -> None:
     assert "env_type 'nothing' is unknown; choose one of bfcl, broken, raising, sound, " in unknown
 
 
-@pytest.mark.parametrize(("name", "says"), [("My-Env", "is not a name"), ("bfcl", "already")])
+@pytest.mark.parametrize(("name", "says"), [("My-Env", "not a name"), ("todo_", "not a name"), ("bfcl", "already")])
 def test_a_bad_name_is_refused_and_nothing_is_written(tmp_path: Path, name: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         write_package(name, tmp_path / "new")

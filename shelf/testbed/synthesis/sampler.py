@@ -199,9 +199,8 @@ class _Draft:
         wanted = self._level == "paths"
         if wanted and self.novel:
             return named
-        return [operation for operation in named if self._is_reserved(operation) == wanted] or (
-            [] if not wanted else named
-        )
+        fitting = [operation for operation in named if self._is_reserved(operation) == wanted]
+        return fitting or (named if wanted else [])
 
     def _is_reserved(self, operation: Operation) -> bool:
         return bool(self._previous) and pair_is_reserved(self._previous, operation.name)
