@@ -14,6 +14,7 @@ from anyio.from_thread import BlockingPortalProvider
 from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, REQUEST_TIMEOUT
+from pydantic_core import PydanticSerializationError, to_json
 
 from env_service.environments.base import Document
 from env_service.environments.kit.contents import contents_text
@@ -63,7 +64,10 @@ class McpWorld(ABC):
     def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Run a tool; errors and a missed deadline are outcomes, a dead server raises RuntimeError."""
         try:
+            to_json(arguments)  # the client ends with what it cannot write
             result = self._loop.call(self._client.call_tool, name, arguments, self._seconds)
+        except PydanticSerializationError as error:
+            return Outcome(f"Error: {name} cannot be sent its arguments: {error}", "signature")
         except MCPError as error:
             if error.code == REQUEST_TIMEOUT:
                 return Outcome(f"Error: {name} did not answer within {self._seconds:g} s.", "deadline")

@@ -24,6 +24,10 @@ def servers() -> list[psutil.Process]:
     return [child for child, command, _ in children if "list_server.py" in " ".join(command)]
 
 
+def nested(depth: int) -> list:
+    return [nested(depth - 1)] if depth else []
+
+
 def test_calls_reach_the_server_whose_faults_are_told_apart():
     world = ListWorld(["milk"], ["milk", "tea"], seconds=1.0)
     assert [tool["name"] for tool in world.documents()] == ["add_item", "remove_item", "show_list"]
@@ -32,6 +36,8 @@ def test_calls_reach_the_server_whose_faults_are_told_apart():
     assert world.call("remove_item", {"item": "salt"}) == Outcome(
         "Error executing tool remove_item: that item is not on the list.", "execution"
     )
+    for item in ("\ud83d", nested(300)):
+        assert world.call("add_item", {"item": item}).error == "signature"
     assert world.check(0, []).passed and world.check(0, []).passed
     assert world.call("add_item", {"item": "wait"}) == Outcome("Error: add_item did not answer within 1 s.", "deadline")
     (process,) = servers()

@@ -92,7 +92,6 @@ def _text(segment: vf.Segment) -> str:
 
 def _record(trace: vf.Trace, report: Mapping[str, Any]) -> None:
     trace.record_reward("passed", float(bool(report["valid"])))
-    trace.record_metrics(
-        {name: float(report[name]) for name in ("progress", "turns", "calls", "errors") if name in report}
-    )
+    figures = ("progress", "turns", "calls", "errors")
+    trace.record_metrics({name: float(report[name]) for name in figures if name in report})
     trace.info["seal"] = {name: report.get(name) for name in ("labels", "diagnosis", "stop")}

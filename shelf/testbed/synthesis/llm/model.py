@@ -75,9 +75,8 @@ class AnswerFile:
 
     def add(self, request: str, answer: Reply) -> None:
         """Append an answer."""
-        self._stream.write(
-            json.dumps({"request": request, **answer._replace(thoughts={})._asdict()}, ensure_ascii=False) + "\n"
-        )
+        line = {"request": request, **answer._replace(thoughts={})._asdict()}
+        self._stream.write(json.dumps(line, ensure_ascii=False) + "\n")
         self._stream.flush()
         self._answers[request] = answer
         self.spent.add(answer)
