@@ -36,7 +36,7 @@ class Episode:
         lines, _, after = rest.partition("\n</tools>\n")
         if not after:
             raise ValueError("This format does not list the tools as JSON: leave tool_prompt_mode out.")
-        self.tools: list[Mapping[str, Any]] = [json.loads(line) for line in lines.splitlines()]
+        self.tools: list[Mapping[str, Any]] = [json.loads(line) for line in lines.split("\n") if line]
         self.ended = False
         instructions = before.rpartition("# Tools\n")[0].strip()
         self._unread: str | None = f"{instructions}\n\n{user}" if instructions else user

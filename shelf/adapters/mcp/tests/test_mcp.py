@@ -15,12 +15,13 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 from mcp.types import ToolListChangedNotification
 from seal_mcp import __main__ as command
-from seal_mcp.episode import ENDED, episode
+from seal_mcp.episode import ENDED, Episode, episode
 from seal_mcp.server import RESULT_URI, USER, server
 
 from env_service.client import ServiceClient
 from env_service.environments import registry
 from env_service.environments.base import Call
+from env_service.environments.kit.formats import Hermes
 from env_service.local_service import local_service
 from seal.system.paths import HOME
 from shelf.authoring.scaffold import write_package
@@ -67,6 +68,12 @@ async def played(client: Client, turns: Sequence[Sequence[Call]]) -> tuple[list[
         texts.append((await client.call_tool(USER, {"answer": "Done."})).content[0].text)
     (content,) = (await client.read_resource(RESULT_URI)).contents
     return texts, json.loads(content.text)
+
+
+def test_a_document_may_hold_any_character() -> None:
+    tools = [{"name": "say", "description": "Say\u2028\x85\x1cit.", "parameters": {}}]
+    opening = [{"role": "system", "content": Hermes().system(tools)}, {"role": "user", "content": "Hello."}]
+    assert Episode(None, "", opening).tools == tools
 
 
 def direct(url: str, environment: str, task: str) -> tuple[list[str], dict[str, Any]]:
