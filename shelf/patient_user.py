@@ -8,6 +8,7 @@ from typing import Any
 
 from env_service.answers import Evaluation, Opening, Step
 from env_service.environments.base import Environment, EnvironmentEpisode, Guard
+from env_service.environments.kit.environment import ToolEnvironment
 from env_service.environments.kit.tasks import UserPart
 
 PATIENT = "Go on."
@@ -17,27 +18,30 @@ def opened(environment: Environment, task_id: str, params: Mapping[str, Any], gu
     """An episode in which only the policy speaks."""
     if not params.get("user") and getattr(environment, "own_users", True):
         return environment.open(task_id, params, guard)
-    episode = environment.open(task_id, {**params, "user": True}, guard)
-    return _WithUser(episode, len(environment.reference(task_id))) if "user" in episode.start() else episode
+    asked = {**params, "user": True}
+    episode = environment.open(task_id, asked, guard)
+    if "user" not in episode.start():
+        return episode
+    part = environment.scene(task_id, asked).part if isinstance(environment, ToolEnvironment) else UserPart("")
+    return _WithUser(episode, len(environment.reference(task_id)), [*part.stops, PATIENT][0])
 
 
 class _WithUser:
-    """The episode, with the user's messages in its answers. answers: the policy's answers until the user stops."""
+    """The episode, with the user's messages in its answers. answers: the policy's until the user says `stop`."""
 
-    def __init__(self, episode: Any, answers: int) -> None:
-        self._episode, self._answers = episode, answers
+    def __init__(self, episode: Any, answers: int, stop: str) -> None:
+        self._episode, self._answers, self._stop = episode, answers, stop
         self._first = episode.hear(PATIENT)["state"]
 
     def start(self) -> Opening:
-        opening = self._episode.start()
-        return {**opening, "state": [*opening["state"], *self._first]}
+        return {**(opening := self._episode.start()), "state": [*opening["state"], *self._first]}
 
     def step(self, content: str, truncated: bool) -> Step:
         answer = self._episode.step(content, truncated)
         if "user" not in answer:
             return answer
         self._answers -= 1
-        return self._episode.hear(PATIENT if self._answers else UserPart.stops[0])
+        return self._episode.hear(PATIENT if self._answers else self._stop)
 
     def evaluate(self, params: Mapping[str, Any]) -> Evaluation | float:
         return self._episode.evaluate(params)

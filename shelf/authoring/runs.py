@@ -172,9 +172,7 @@ def refuses(call: Callable[[], Any]) -> str | None:
         call()
     except ValueError as error:
         text = str(error)
-        if not text or "\n" in text:
-            return f"the refusal is not one sentence: {text!r}"
-        return None
+        return f"the refusal is not one sentence: {text!r}" if not text or "\n" in text else None
     except Exception as error:  # third-party code raises what the contract forbids
         return f"{type(error).__name__} is raised: {error}"
     return "it is accepted"

@@ -412,6 +412,16 @@ class Discreet(Confiding):
         return "Ask for the word."
 
 
+class Parting(Discreet):
+    """Only a model plays its users, who take their leave in words of their own."""
+
+    name = "parting"
+    own_users = False
+
+    def user(self, task: ToolTask) -> UserPart:
+        return UserPart(f"You want to hear one word: {task.data}. Then say goodbye.", stops=("Goodbye",))
+
+
 class Slow(Sound):
     """Computes for ten milliseconds before an episode begins."""
 

@@ -111,6 +111,10 @@ def test_what_a_user_is_told_is_not_told_to_the_policy(registered: Callable[[str
     assert failing(registered("discreet", f"{HERE}:Discreet")) == []
 
 
+def test_a_user_may_take_its_leave_in_words_of_its_own(registered: Callable[[str, str], str]) -> None:
+    assert failing(registered("parting", f"{HERE}:Parting")) == []
+
+
 def test_an_environment_whose_verifier_is_never_asked_fails(registered: Callable[[str, str], str]) -> None:
     (found,) = failing(registered("unsolved", f"{HERE}:Unsolved"))
     assert found.check == "faults fail" and "every answer gets reward 1" in found.detail

@@ -194,10 +194,8 @@ class _Draft:
         named = [operation for operation in OPERATIONS.values() if operation.class_name == class_name]
         if must_ask:
             named = [operation for operation in named if phrasebook().askable(operation.name)]
-        if not self._previous:
-            return named
         wanted = self._level == "paths"
-        if wanted and self.novel:
+        if not self._previous or (wanted and self.novel):
             return named
         fitting = [operation for operation in named if self._is_reserved(operation) == wanted]
         return fitting or (named if wanted else [])
