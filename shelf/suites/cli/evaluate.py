@@ -165,7 +165,7 @@ def bfcl(
 def named_harness(text: str) -> Harness:
     """`module:function`, or the words of a command, with shell quotes around words that contain spaces."""
     if which(text):
-        return (text,)
+        return [text]
     try:
         words = split_words(text)
     except ValueError as error:

@@ -28,7 +28,7 @@ from shelf.suites.bfcl.export import result_file
 from shelf.suites.bfcl_v4.run import environment as bfcl_environment
 from shelf.suites.cli.evaluate import app
 from shelf.suites.cli.evaluate import named_harness as harness
-from shelf.suites.journal import hold
+from shelf.suites.journal import hold, require_same_settings
 from shelf.suites.tool import ROOT
 from tests.support.launches import service_process
 from tests.support.rollout_play import running_service
@@ -376,7 +376,9 @@ def test_a_harness_is_a_program_a_command_in_quotes_or_a_function(name, tmp_path
     program = tmp_path / name
     program.touch(mode=0o755)
     quoted = shlex.quote(str(program))
-    assert list(harness(str(program))) == list(harness(quoted)) == [str(program)]
+    assert harness(str(program)) == harness(quoted) == [str(program)]
+    for _ in range(2):  # the second time the same command resumes
+        require_same_settings(tmp_path / "out", {"harness": harness(str(program))})
     assert harness(f"{quoted} --name 'two words'") == [str(program), "--name", "two words"]
     assert harness("agents.support:run") == harness("'agents.support:run'") == "agents.support:run"
 
