@@ -86,7 +86,7 @@ def summarise(items: Iterable[ItemRecord]) -> list[CategoryRates]:
             attempts[item.category][item.item].append(item.passed)
     rows = []
     for rates in informative(summarise_step(items)):
-        strata = list(attempts.values()) if rates.is_average else [attempts[rates.name]]
+        strata = list(attempts.values()) if rates.is_average else [attempts.get(rates.name, {})]
         rows.append(CategoryRates(rates, tuple(_pass_hat(strata, k) for k in range(1, rates.samples + 1))))
     return rows
 

@@ -71,6 +71,12 @@ def test_a_missing_attempt_lowers_k_and_not_the_rate():
     assert (row.rates.samples, row.pass_hat, row.rates.rate.rate) == (1, (1.0,), 1.0)
 
 
+def test_a_category_without_any_verdict_is_in_the_table_and_in_no_average():
+    lost, retail, average = summarise([item("airline", 0, False, infra="endpoint_503"), item("retail", 0, True)])
+    assert (lost.rates.rate, lost.rates.infra, lost.pass_hat) == (None, 1, ())
+    assert retail.pass_hat == average.pass_hat == (1.0,)
+
+
 def test_questions_of_one_memory_are_no_independent_items():
     alone = [item("memory_kv", number, number % 2 == 0) for number in range(40)]
     shared = [item("memory_kv", number, number < 20, cluster=f"memory-{number // 20}") for number in range(40)]
