@@ -223,7 +223,7 @@ class Endpoint:
         try:
             with client:
                 return client.request("POST" if body else "GET", self.path(name), json=body, headers=headers)
-        except (httpx2.HTTPError, ValueError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             raise self._silent(error) from error
 
     def _silent(self, error: Exception) -> EndpointRefused:

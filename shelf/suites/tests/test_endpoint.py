@@ -554,6 +554,11 @@ def test_a_password_in_the_address_is_in_no_message():
     assert url in str(fault.value) and url in str(gone.value) and "hunter2" not in f"{fault.value}{gone.value}"
 
 
+def test_an_address_with_a_port_that_is_none_is_one_sentence():
+    with pytest.raises(EndpointRefused, match="fix --base-url"):
+        Endpoint("http://127.0.0.1:80O0/v1", "m").require()
+
+
 def use_proxies(monkeypatch, **variables):
     for name in ("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name.lower(), raising=False)
