@@ -232,8 +232,8 @@ def _sampling(folder: Path) -> str:
         launches = read_launches(RunFolder(folder))
         found = launches[-1].config["actor_rollout_ref"]["rollout"]["val_kwargs"] if launches else {}
     greedy = found.get("do_sample") is False or found.get("temperature") == 0
-    named = {"temperature": 0} if greedy else {name: found[name] for name in ("temperature", "top_p") if name in found}
-    return ", ".join(f"{name} {value:g}" for name, value in named.items())
+    named = {"temperature": 0} if greedy else {name: found.get(name) for name in ("temperature", "top_p")}
+    return ", ".join(f"{name} {value:g}" for name, value in named.items() if value is not None)
 
 
 def _seeds(side: Side) -> str:

@@ -160,6 +160,9 @@ def test_sides_at_other_steps_or_sampled_otherwise_are_compared_with_a_warning(r
         f"differ in sampling ({run}: temperature 0; {early}: temperature 1, top_p 1)" in out
         and "training steps" not in out
     )
+    (run / "settings.json").write_text('{"temperature": null, "top_p": null}')  # a harness samples as it likes
+    assert command(app, ["--compare", str(run), str(early), "--step", "20"]) == 0
+    assert "differ in sampling" not in capsys.readouterr().out
 
 
 def test_tasks_on_one_side_are_counted_over_all_prefixes(tmp_path, capsys):
