@@ -42,10 +42,13 @@ class Comparison(NamedTuple):
 
 
 def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Comparison, ...]:
-    """Compare two sides on the tasks that both have, by category and on average; ValueError if they share no task."""
+    """Compare two sides on the tasks that both have, by category and on average; ValueError if they share no task.
+
+    without: tasks to leave out; of all that they share, that leaves no row.
+    """
     sides = [[line for line in side.lines if has_verdict(line) and line.task not in without] for side in (a, b)]
     shared = set.intersection(*({(*_named(line), line.prefix) for line in lines} for lines in sides))
-    if not shared:
+    if not shared and not without:
         raise ValueError(f"{a.name} and {b.name} have no task in common: compare runs over the same tasks.")
     rows = []
     for prefix in sorted({prefix for *_, prefix in shared}):

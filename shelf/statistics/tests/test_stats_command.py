@@ -146,6 +146,14 @@ def test_a_side_with_the_benchmark_too_is_compared_on_what_both_have(tmp_path, c
     assert "synth_values_base" in capsys.readouterr().out
 
 
+def test_sides_that_share_only_suspected_items_are_compared_with_them(tmp_path, capsys, monkeypatch):
+    (tmp_path / "s.json").write_text(json.dumps({"items": [{"task_id": TASKS[0], "turn": 0, "reason": "wrong"}]}))
+    monkeypatch.setattr("shelf.statistics.summary.DEFAULT_PATH", tmp_path / "s.json")
+    sides = [str(write(tmp_path / name, 0, [line(TASKS[0], score)])) for name, score in (("a", 0.0), ("b", 1.0))]
+    assert command(app, ["--compare", *sides]) == 0
+    assert "+100.0" in capsys.readouterr().out
+
+
 def test_sides_at_other_steps_or_sampled_otherwise_are_compared_with_a_warning(run, tmp_path, capsys):
     early = write(tmp_path / "early", 6, [line(task, 1.0, step=6) for task in TASKS])
     assert command(app, ["--compare", str(run), str(early)]) == 0
