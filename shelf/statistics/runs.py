@@ -8,6 +8,7 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from rich.console import RenderableType
 
 from env_service.environments.bfcl.splits import side_of
 from env_service.environments.registry import get_environment
-from seal.method.diagnosis.categories import BENCHMARK
+from seal.method.diagnosis.categories import BENCHMARK, qualify
 from seal.records.benchmark import parse_task_id
 from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
@@ -25,7 +26,7 @@ from seal.system.text import enumeration
 from shelf.statistics.comparison import Side, compare
 from shelf.statistics.launches import read_launches
 from shelf.statistics.log import SETTINGS, Log, has_verdict, read_validation_dir
-from shelf.statistics.summary import SuspectedItem, Task, missing_tasks, summarise, summarise_step, suspected_tasks
+from shelf.statistics.summary import Expected, SuspectedItem, Task, played, summarise, summarise_step, suspected_tasks
 from shelf.statistics.tables import comparison_record, comparison_table, label_table, summary_record, summary_table
 from shelf.task_rows import read_rows
 
@@ -63,7 +64,7 @@ class RunStatistics(NamedTuple):
 
 
 def summarise_run(
-    folder: Path, items: Sequence[SuspectedItem], step: int | None = None, expected: Iterable[Task] | None = None
+    folder: Path, items: Sequence[SuspectedItem], step: int | None = None, expected: Iterable[Expected] | None = None
 ) -> RunStatistics:
     """The rates of a run, or of a validation_log folder; at one step only if it is given.
 
@@ -71,7 +72,7 @@ def summarise_run(
     ValueError if there is nothing to read, or no such step.
     """
     log = read_validation_dir(folder)
-    expected = {line.task for line in log.lines} if expected is None else set(expected)
+    expected = played(log.lines) if expected is None else set(expected)
     run = folder.parent if folder.name == RunFolder(folder).validations.name else folder
     if step is not None:
         log = Log(log.at(step), log.bad)
@@ -141,7 +142,7 @@ def band(folder: Path, step: int | None = None) -> list[dict[str, Any]]:
     whole task. step: that of the validation, by default the last. ValueError for bad lines, for tasks of the evaluation
     side, and if there is no such task.
     """
-    passed: dict[Task, list[bool]] = {}
+    passed: dict[Expected, list[bool]] = {}
     log = read_validation_dir(folder)
     log.without_bad()
     for line in log.at(log.steps[-1] if step is None else step):
@@ -153,10 +154,10 @@ def band(folder: Path, step: int | None = None) -> list[dict[str, Any]]:
                 "training side (seal.data.val: [{split: train}])."
             )
         if line.infra is None:
-            passed.setdefault(line.task, []).append(line.passed)
+            passed.setdefault((line.environment, *line.task), []).append(line.passed)
     found = [
         {"task_id": task, "turns": turns, "rate": statistics.fmean(each), "passed": sum(each), "n": len(each)}
-        for (task, turns), each in passed.items()
+        for (_, task, turns), each in passed.items()
         if 0 < sum(each) < len(each)
     ]
     if not found:
@@ -167,13 +168,13 @@ def band(folder: Path, step: int | None = None) -> list[dict[str, Any]]:
     return found
 
 
-def expected_tasks(parquet: Path | None, question_files: Sequence[Path]) -> set[Task] | None:
+def expected_tasks(parquet: Path | None, question_files: Sequence[Path]) -> set[Expected] | None:
     """The tasks that every validation must have: those of the parquet file, else of the question files, else None.
 
     ValueError for a file that is missing or has another format.
     """
-    asked = {(task, WHOLE) for path in question_files for task in _question_ids(path)}
-    return {(row.task_id, row.turns) for row in read_rows(parquet)} if parquet else asked or None
+    asked = {(BENCHMARK, task, WHOLE) for path in question_files for task in _question_ids(path)}
+    return {(row.environment, row.task_id, row.turns) for row in read_rows(parquet)} if parquet else asked or None
 
 
 def _question_ids(path: Path) -> Iterator[str]:
@@ -205,8 +206,10 @@ def _sides(logs: Mapping[str, Sequence[Log]], step: int | None) -> list[Side]:
 
 def _require_comparable(a: Side, b: Side) -> None:
     for field, what in (("data_hash", "benchmark data"), ("prompt_mode", "prompt modes")):
-        values_a, values_b = ({getattr(line, field) for line in side.lines} - {""} for side in (a, b))
-        if values_a and values_b and values_a != values_b:
+        known = [{(x.environment, value) for x in side.lines if (value := getattr(x, field))} for side in (a, b)]
+        both = set.intersection(*({name for name, _ in each} for each in known))
+        values_a, values_b = ({value for name, value in each if name in both} for each in known)
+        if values_a != values_b:
             raise ValueError(
                 f"{a.name} and {b.name} were measured with different {what} "
                 f"({', '.join(sorted(values_a))[:40]} and {', '.join(sorted(values_b))[:40]}): not comparable."
@@ -253,10 +256,10 @@ def provenance(logs: Sequence[Log]) -> dict[str, list[str]]:
 
 
 def name_mixtures(logs: Sequence[Log]) -> Iterator[str]:
-    """A sentence for each field of PROVENANCE in which the lines differ, which says what to do about it."""
-    for field, what in PROVENANCE.items():
-        counts = Counter(getattr(line, field) for log in logs for line in log.lines)
-        del counts[""]
+    """A sentence for each field of PROVENANCE in which an environment's lines differ, and what to do about it."""
+    lines = [line for log in logs for line in log.lines]
+    for name, (field, what) in product(sorted({line.environment for line in lines}), PROVENANCE.items()):
+        counts = Counter(value for line in lines if line.environment == name and (value := getattr(line, field)))
         if len(counts) > 1:
             parts = ", ".join(f"{count} of {value[:16]}" for value, count in counts.most_common())
             yield (
@@ -273,13 +276,16 @@ def _notes(log: Log, suspected: frozenset[Task]) -> str:
     return "; ".join(notes)
 
 
-def missing_sentences(logs: Iterable[Log], expected: set[Task] | None = None) -> tuple[str, ...]:
-    """One sentence per step that lacks tasks (see `missing_tasks`)."""
-    return tuple(
-        f"step {step} lacks {len(tasks)} tasks: {enumeration(tasks, 5)}"
-        for log in logs
-        for step, tasks in missing_tasks(log, expected).items()
-    )
+def missing_sentences(logs: Iterable[Log], expected: set[Expected] | None = None) -> tuple[str, ...]:
+    """One sentence per step that lacks tasks; by default it should have every task that any step of its log has."""
+    wanted = ((log, played(log.lines) if expected is None else expected) for log in logs)
+    absent = ((step, sorted(tasks - played(log.at(step)))) for log, tasks in wanted for step in log.steps)
+    return tuple(f"step {step} lacks {len(lost)} tasks: {_in_words(lost)}" for step, lost in absent if lost)
+
+
+def _in_words(tasks: Sequence[Expected]) -> str:
+    words = [f"{qualify(name, task)} (first {turns} turns)" for name, task, turns in tasks]
+    return enumeration([each.replace(f" (first {WHOLE} turns)", "") for each in words], 5)
 
 
 def not_held_out(run: Path | str, lines: Iterable[TrajectoryRecord]) -> str | None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from seal.method.diagnosis.categories import environment_of
 from seal.records.benchmark import CATEGORIES, MADE_CATEGORIES
-from seal.records.source import UNSCORED, WHOLE, categories_to_average, data_source, order_categories
+from seal.records.source import UNSCORED, categories_to_average, data_source, order_categories
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
 from shelf.statistics.intervals import Estimate, SuccessCount, estimate, pass_at_k, pass_hat_k
 from shelf.statistics.log import Log, has_verdict, judged_turns
@@ -26,6 +26,8 @@ DEFAULT_PATH = Path(__file__).with_name("suspected_items.json")
 
 Task = tuple[str, int]
 """A task id and the prefix that was played, -1 for the whole task."""
+Expected = tuple[str, str, int]
+"""A task with its environment before it: two environments may use the same task names."""
 
 
 class SuspectedItem(BaseModel):
@@ -127,18 +129,9 @@ def suspected_tasks(lines: Iterable[TrajectoryRecord], items: Iterable[Suspected
     return frozenset((task, prefix) for task, prefix in played if faults[task].concerns(prefix))
 
 
-def missing_tasks(log: Log, expected: Collection[Task] | None = None) -> dict[int, tuple[str, ...]]:
-    """By step, the tasks that should have a line but have none.
-
-    expected: pairs of task id and prefix (-1 for whole tasks); by default every task that any step of the log has.
-    """
-    wanted = set(expected) if expected is not None else {line.task for line in log.lines}
-    absent = {step: sorted(wanted - {line.task for line in log.at(step)}) for step in log.steps}
-    return {
-        step: tuple(task if prefix == WHOLE else f"{task} (first {prefix} turns)" for task, prefix in tasks)
-        for step, tasks in absent.items()
-        if tasks
-    }
+def played(lines: Iterable[TrajectoryRecord]) -> set[Expected]:
+    """The tasks of some lines."""
+    return {(line.environment, *line.task) for line in lines}
 
 
 def label_shares(lines: Iterable[TrajectoryRecord]) -> dict[str, float]:

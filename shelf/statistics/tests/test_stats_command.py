@@ -146,6 +146,20 @@ def test_a_side_with_the_benchmark_too_is_compared_on_what_both_have(tmp_path, c
     assert "synth_values_base" in capsys.readouterr().out
 
 
+def test_environments_have_data_prompt_modes_and_task_names_of_their_own(tmp_path, capsys):
+    def rows(name, data, mode):
+        own = {"category": f"{name}/x", "data_source": f"{name}/x", "data_hash": data, "prompt_mode": mode}
+        return [line(f"task_{number}", float(number % 2), **own) for number in range(4)]
+
+    ours = [line(task, 1.0, data_hash="a", prompt_mode="bfcl_qwen_fc") for task in TASKS[:4]]
+    both = write(tmp_path / "both", 0, [*ours, *rows("shop", "b", "xml"), *rows("bank", "c", "json")])
+    assert command(app, [str(both)]) == 0 and "MIXED" not in capsys.readouterr().out
+    assert command(app, ["--compare", str(write(tmp_path / "one", 0, ours)), str(both)]) == 0
+    write(both, 5, [{**each, "step": 5} for each in (*ours, *rows("shop", "b", "xml"), *rows("bank", "c", "json")[:3])])
+    assert command(app, [str(both)]) == 1
+    assert "step 5 lacks 1 tasks: bank/task_3" in capsys.readouterr().out
+
+
 def test_sides_that_share_only_suspected_items_are_compared_with_them(tmp_path, capsys, monkeypatch):
     (tmp_path / "s.json").write_text(json.dumps({"items": [{"task_id": TASKS[0], "turn": 0, "reason": "wrong"}]}))
     monkeypatch.setattr("shelf.statistics.summary.DEFAULT_PATH", tmp_path / "s.json")
