@@ -12,7 +12,7 @@ from seal.rollout.dialogue import Dialogue
 from seal.rollout.episode import Episode
 from seal.rollout.play import Terms, play
 from seal.rollout.services import Services
-from seal.rollout.speaker import REFUSAL, Said, Speaker
+from seal.rollout.speaker import FAILED, REFUSAL, Said, Speaker
 from seal.rollout.user import RecordedUser
 
 BATCH = 32
@@ -31,7 +31,7 @@ class Recorded(Speaker):
     def __init__(self, record: TrajectoryRecord):
         self._record = record
         self._texts = [str(message["content"]) for message in record.messages if message["role"] == "assistant"]
-        self.limit = record.stop if record.stop in (*CUTS, REFUSAL) else ""
+        self.limit = record.stop if record.stop in (*CUTS, REFUSAL, FAILED) else ""
 
     async def say(self, dialogue: Dialogue) -> Said | None:
         number = len(dialogue.turns)

@@ -6,8 +6,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from seal.records.folder import RunFolder
+from seal.records.trajectory import CUTS, TrajectoryRecord
+from seal.rollout.speaker import FAILED, REFUSAL
 from shelf.lab.verify import LABELS, VERDICT
-from shelf.replay.player import play_again
+from shelf.replay.player import Recorded, play_again
 from shelf.replay.stored import StoredLog
 from shelf.statistics.launches import Launch
 from tests.support.rollout_play import ScriptedEngine, configured, reference_texts, roll_out, running_service
@@ -51,3 +53,9 @@ def test_an_episode_of_the_agent_loop_is_found_again(url, texts, training, omega
     assert again.infra is None and again.messages == record.messages
     for name in (*VERDICT, *LABELS, "silent"):
         assert getattr(again, name) == getattr(record, name), name
+
+
+@pytest.mark.parametrize("stop", [*CUTS, REFUSAL, FAILED])
+def test_a_replay_gives_up_for_the_reason_of_the_record(stop):
+    known = {"task_id": "t", "data_source": "base", "category": "base", "split": "train", "sample": 0}
+    assert Recorded(TrajectoryRecord(**known, score=0.0, stop=stop)).limit == stop
