@@ -100,8 +100,8 @@ def report(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     and random show no entries. tools: for each tool with a broken call, the number of tasks in which it was broken,
     their mean rates, and `passes`, the tasks that its entry adds: the sum over these tasks of own less nothing.
     """
-    lost = {row["task"]: row for row in rows if row["arms"] is not None}
-    rates: dict[str, dict[str, float]] = {arm: {} for arm in ARMS}
+    lost = {number: row for number, row in enumerate(rows) if row["arms"] is not None}
+    rates: dict[str, dict[int, float]] = {arm: {} for arm in ARMS}
     for task, row in lost.items():
         for arm in ARMS:
             if (found := rate(row["arms"].get(arm, row["arms"][NOTHING]))) is not None:
@@ -109,7 +109,7 @@ def report(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     diagnosed = {task for task, row in lost.items() if row["broken"]}
     scenarios = {task: row["scenario"] for task, row in lost.items()}
 
-    def compared(tasks: set[str]) -> dict[str, dict[str, float]]:
+    def compared(tasks: set[int]) -> dict[str, dict[str, float]]:
         found = {}
         own = {task: value for task, value in rates[OWN].items() if task in tasks}
         for arm in (each for each in ARMS if each != OWN and own.keys() & rates[each].keys()):

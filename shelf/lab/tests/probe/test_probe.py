@@ -100,6 +100,7 @@ def test_a_task_without_a_broken_call_counts_in_every_arm_as_without_an_entry():
     assert found["differences"]["diagnosed"]["other"]["points"] == 0.5
     assert [(each["tool"], each["tasks"], each["passes"]) for each in found["tools"]] == [("mv", 1, 1.0)]
     assert report(rows[2:])["lost"] == 0, "nothing was lost"
+    assert report([rows[0], rows[0]])["lost"] == 2, "two prefixes of a task, or tasks of two environments"
     assert max(map(len, [*table(found), *table(report(rows[2:]))])) <= 80
 
 
