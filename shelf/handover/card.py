@@ -1,6 +1,7 @@
 """The model card: only what the run recorded, rendered by `card.md.jinja`."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,8 +106,8 @@ def figures_of(source: Source) -> Figures | None:
     at = steps[0], steps[-1]
     before, after = ({row.name: row for row in informative(summarise_step(log.at(step)))} for step in at)
     rows: Sequence[Comparison] = ()
-    if at[0] != at[1]:
-        rows = compare(*(Side(str(step), (log.at(step),)) for step in at))
+    with suppress(ValueError):  # a resume may have changed all tasks
+        rows = compare(*(Side(str(step), (log.at(step),)) for step in at)) if at[0] != at[1] else ()
     suspected = suspected_tasks(log.at(at[1]), load_suspected())
     leak = not_held_out(source.run.path, log.lines)
     lines, changes = log.at(at[1]), {row.name: row for row in rows}

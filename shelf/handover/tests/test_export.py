@@ -12,10 +12,11 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer, Qwen3_5Config
 
 from seal.cli.main import execute, load
+from seal.records.folder import RunFolder
 from seal.system.paths import HOME
-from shelf.handover.card import LEADERBOARD, model_card
+from shelf.handover.card import LEADERBOARD, figures_of, model_card
 from shelf.handover.export import export
-from shelf.handover.source import find_source
+from shelf.handover.source import Source, find_source
 from shelf.handover.weights import merged_weights, write_model
 from shelf.statistics.summary import tasks_in_words
 from shelf.suites.serving import served_checkpoint
@@ -132,6 +133,15 @@ def test_the_card_names_the_tasks_that_were_played(exported, run, tmp_path):
         tasks_in_words(["synth_values_base", "todo/lists"])
         == "tasks synthesised on BFCL's tools and the environment todo"
     )
+
+
+def test_validations_that_share_no_task_have_figures_without_a_change(tmp_path):
+    (tmp_path / "validation_log").mkdir()
+    for step, name in ((0, "shop/x"), (2, "bank/x")):
+        line = {"task_id": "t", "data_source": name, "category": name, "score": 1.0}
+        (tmp_path / "validation_log" / f"{step}.jsonl").write_text(json.dumps(line) + "\n")
+    found = figures_of(Source(RunFolder(tmp_path), tmp_path, 2, "", None, {}))
+    assert (found.at, list(found.after), found.changes) == ((0, 2), ["bank/x"], {})
 
 
 def test_figures_of_another_step_are_not_the_models(run, tmp_path):
