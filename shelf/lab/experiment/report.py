@@ -6,6 +6,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
 
+from seal.method.diagnosis.categories import environment_of
 from seal.system.files import text_sha256, write_json, write_text
 from shelf.lab.experiment.crossed import CrossedMean
 from shelf.lab.experiment.effects import Curve, Effect, Level, Missing, Runs, by_arm, curves, family, levels
@@ -202,23 +203,22 @@ def _arms(analysis: Analysis) -> Section:
 def _doubts(analysis: Analysis) -> list[Section]:
     """Notes on the data that a reader should see before the figures."""
     results = analysis.results
+    environments = {environment_of(each.source) for result in results for each in result.validations}
     notes = [f"NOT HELD OUT in {Cell(each.arm, each.seed)}: {each.leak}" for each in results if each.leak][:1]
     for values, what in (
-        ([each.commit.removesuffix("+") for each in results], "commits of the code"),
-        ([each.inputs for each in results], "models or validation tasks"),
-        ([mode for each in results for mode in each.prompt_modes], "prompt modes"),
-        ([found for each in results for found in each.data_hashes], "versions of the benchmark's data"),
+        ([(each.commit.removesuffix("+"),) for each in results], "commits of the code"),
+        ([(each.inputs,) for each in results], "models or validation tasks"),
+        ([each.prompt_modes for each in results], "prompt modes"),
+        ([each.data_hashes for each in results], "versions of the benchmark's data"),
     ):
-        kinds = sorted({value for value in values if value})
-        if len(kinds) > 1:
+        kinds = sorted({kind for value in values for kind in value if kind})
+        if len(set(filter(any, values))) > 1 or len(kinds) > max(1, len(environments)):  # each has one of its own
             notes.append(f"The runs used {len(kinds)} {what}: {', '.join(kind[:12] for kind in kinds)}.")
-    changed = [str(Cell(each.arm, each.seed)) for each in results if each.commit.endswith("+")]
-    if changed:
+    if changed := [str(Cell(each.arm, each.seed)) for each in results if each.commit.endswith("+")]:
         notes.append(
             f"Files differ from the commit in {', '.join(changed)} (see launcher_record/NAME/TIME/diff.patch)."
         )
-    lost = sum(each.infra for result in results for each in result.validations)
-    if lost:
+    if lost := sum(each.infra for result in results for each in result.validations):
         notes.append(f"{lost} validation rollouts failed for reasons other than the policy and are in no score.")
     bad = sum(each.bad_lines for each in results)
     notes += [f"{bad} lines of the logs could not be read."] if bad else []

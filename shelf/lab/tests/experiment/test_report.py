@@ -67,6 +67,17 @@ def test_intervals_of_simulated_matrices_cover_the_truth(tmp_path):
     assert sum(covered) >= 34
 
 
+@pytest.mark.parametrize(("hashes", "doubted"), [(("a", "b"), False), (("a", "b", "c"), True)])
+def test_runs_of_two_environments_have_two_versions_of_data(tmp_path, hashes, doubted):
+    made = simulated.experiment(tmp_path, {"vanilla": 0.0, "seal": 0.0})
+    validations = [ValidationScores(0, source, {"t": TaskScore(1, 1, 1, 1)}) for source in ("base", "shop/base")]
+    for cell in made.cells:
+        more = {"data_hashes": hashes, "prompt_modes": ("compact", "xml")}
+        simulated.result(made, cell, tuple(validations), **more).write(made.result(cell))
+    notes = [note for section in sections(analyse(made)) for note in section.notes if "The runs used" in note]
+    assert bool(notes) == doubted
+
+
 def test_a_picture_of_the_same_figures_stays(matrix):
     _page, picture = write_report(analyse(matrix))
     drawn = picture.read_bytes()
