@@ -9,7 +9,7 @@ from seal.records.trajectory import TrajectoryRecord
 from shelf.statistics.comparison import compare_lines
 from shelf.statistics.log import MET, Log, has_verdict, planned_steps, read_stages
 from shelf.statistics.runs import not_held_out
-from shelf.statistics.summary import label_shares, summarise_step
+from shelf.statistics.summary import label_shares, played, summarise_step
 
 
 def headline(folder: RunFolder, steps: Sequence[StepRecord], validated: Sequence[TrajectoryRecord]) -> str:
@@ -38,11 +38,11 @@ def headline(folder: RunFolder, steps: Sequence[StepRecord], validated: Sequence
 
 def _passed(log: Log) -> str:
     first, last = log.steps[0], log.steps[-1]
-    both = {line.task for line in log.at(first)} & {line.task for line in log.at(last)}
+    both = played(log.at(first)) & played(log.at(last))
     if first == last or not both:
         rate = summarise_step(log.at(last))[-1].rate
         return f"{100 * rate.rate:.1f} % (95 % {100 * rate.low:.1f} to {100 * rate.high:.1f}) at step {last}"
-    sides = [[line for line in log.at(step) if line.task in both] for step in (first, last)]
+    sides = [[line for line in log.at(step) if played([line]) & both] for step in (first, last)]
     rate = compare_lines("first", "last", "average", WHOLE, sides).pass_rate
     spread = f"95 % {100 * rate.low:+.1f} to {100 * rate.high:+.1f}" if rate.low < rate.high else "all tasks alike"
     change = f"{100 * rate.difference:+.1f}, {spread}"

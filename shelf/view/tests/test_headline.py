@@ -47,6 +47,12 @@ def test_the_labels_are_those_of_the_tasks_that_both_validations_have(tmp_path):
     assert "of their turns" not in said(tmp_path, before, validated(9, lambda n: n % 2, 100))
 
 
+def test_the_tasks_of_two_environments_are_not_paired_by_their_names(tmp_path):
+    places = ((0, "shop/x"), (9, "bank/x"))
+    sides = ([TrajectoryRecord("t", name, name, "eval", 0, 1.0, ("pass",), step=step)] for step, name in places)
+    assert said(tmp_path, *sides).endswith("at step 9")
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
