@@ -73,7 +73,7 @@ def _plain(url: str, record: TrajectoryRecord) -> list[int | None]:
     if record.omega_version is None or not record.prompt_mode:
         return [None] * len(record.messages)
     params = {"split": "train", "tool_prompt_mode": record.prompt_mode, "omega": {"version": 0, "cues": {}}}
-    params |= _prefix(record) | {"enforce_available_tools": True}
+    params |= _prefix(record) | {"enforce_available_tools": True} | ({"user": True} if record.user else {})
     # The cues decide whether an unreadable message is answered: of the two ways, the one that explains more counts.
     ways = [Again(record, params | {"parse_errors": way}) for way in ("feedback", "end_turn")]
     lengths = [_lengths(record.messages, again.messages) for again in play_again(ways, url)]

@@ -13,10 +13,11 @@ from env_service.environments.bfcl.task_file import write_task_file
 from env_service.environments.bfcl.tools import Toolbox
 from seal.method.interface.cues import catalogue
 from seal.records.folder import RunFolder
+from seal.records.trajectory import TrajectoryRecord
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from shelf.view.cli.view import app
-from shelf.view.replayer import SERVICE, Replayer
+from shelf.view.replayer import SERVICE, Replayer, _plain
 from shelf.view.simulated import compare, leaves
 from tests.support.errand_rollout import SERVED, errand_rollout
 from tests.support.played_run import SMALL, mixture_of
@@ -108,6 +109,14 @@ def test_the_cues_of_another_environment_are_marked(monkeypatch):
         if length is not None and length < len(message["content"])
     ]
     assert len(added) == 2 and all(text.strip() for text in added)  # the system text, and the failed call's answer
+
+
+def test_a_user_that_a_model_played_speaks_again_without_cues(monkeypatch):
+    known = {"task_id": "t", "data_source": "shop/a", "category": "shop/a", "split": "train", "sample": 0}
+    told = {"omega_version": 1, "prompt_mode": "xml", "user": ({"text": "Hello.", "source": "m"},)}
+    record, ways = TrajectoryRecord(**known, **told, score=0.0), []
+    monkeypatch.setattr("shelf.view.replayer.play_again", lambda asked, _url: ways.extend(asked) or [record, record])
+    assert _plain("", record) == [] and [way.params["user"] for way in ways] == [True, True]
 
 
 @pytest.fixture(scope="module")
