@@ -127,12 +127,11 @@ async def play_row(
     user: User | None = None,
 ) -> TrajectoryRecord:
     """Play one task once, through restarts of its service; EndpointRefused propagates."""
-    names = ("task_id", "data_source", "category", "split")
-    known = {name: getattr(row, name) for name in names} | {"prompt_mode": settings.prompt_mode}
+    known = {name: getattr(row, name) for name in ("task_id", "data_source", "category", "split")}
     return await play(
         Episode(services, row.task_id, settings.create_params(row.turns)),
         speaker,
-        known | {"step": STEP, "sample": sample},
+        known | {"step": STEP, "sample": sample, "prompt_mode": settings.prompt_mode},
         Terms(deadline_s=settings.deadline_s, deadline="--deadline"),
         user,
     )
@@ -325,10 +324,14 @@ def _speaker(evaluation: Evaluation, row: TaskRow, sample: int, asked: ChatClien
 
 
 async def _check_settings(services: Services, evaluation: Evaluation) -> None:
-    """Open and close one episode, so that a wrong setting gives one sentence instead of a log of failures."""
-    row = evaluation.rows[0]
-    probe = Episode(services, row.task_id, evaluation.episode.create_params(row.turns))
-    await probe.create()
-    await probe.release()
-    if evaluation.user.base_url is not None and probe.user is None:
-        raise ValueError(f"No user of {evaluation.environment} is for a model: leave --user-base-url out.")
+    """Open and close one episode, so that a wrong setting gives one sentence instead of a log of failures.
+
+    With a model for the user, until a task has a part for it.
+    """
+    for row in evaluation.rows:
+        probe = Episode(services, row.task_id, evaluation.episode.create_params(row.turns))
+        await probe.create()
+        await probe.release()
+        if evaluation.user.base_url is None or probe.user is not None:
+            return
+    raise ValueError(f"No user of {evaluation.environment} is for a model: leave --user-base-url out.")

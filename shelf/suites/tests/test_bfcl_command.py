@@ -1,5 +1,6 @@
 """Evaluating an endpoint over HTTP: verdicts, faults, interruption, and the official tool on the same outputs."""
 
+import asyncio
 import json
 import os
 import shlex
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 
 import psutil
@@ -18,16 +19,20 @@ import pytest
 from env_service.environments.registry import register
 from env_service.local_service import LocalService
 from seal.cli.main import execute, load
+from seal.data.rows import TaskRow
 from seal.records.benchmark import parse_task_id
+from seal.settings.user import UserSettings
 from seal.system.net import free_port
 from seal.system.paths import HOME
 from shelf.statistics.log import read_log
 from shelf.statistics.summary import summarise
 from shelf.suites import OFFICIAL_MODEL, OFFICIAL_TOOL_CALLS
+from shelf.suites.benchmark import Evaluation, _check_settings
 from shelf.suites.bfcl.export import result_file
 from shelf.suites.bfcl_v4.run import environment as bfcl_environment
 from shelf.suites.cli.evaluate import app
 from shelf.suites.cli.evaluate import named_harness as harness
+from shelf.suites.endpoint import EvaluatedModel
 from shelf.suites.journal import hold, require_same_settings
 from shelf.suites.tool import ROOT
 from tests.support.launches import service_process
@@ -288,6 +293,27 @@ def test_a_user_is_played_by_a_model_and_its_faults_are_played_again(start_endpo
     assert "pass^2 %" in capsys.readouterr().out
     assert all(line["score"] == 1.0 and len(line["user"]) == 3 for line in lines_of(out))
     assert len({body["seed"] for body in asked if len(body["messages"]) == 2}) == 2  # each sample has its own
+
+
+@pytest.mark.parametrize("with_user", ["c", "none"])
+def test_a_model_may_play_the_users_of_some_tasks(with_user, monkeypatch):
+    class Probe:
+        def __init__(self, _services, task_id, _params):
+            self.user = {"messages": []} if task_id == with_user else None
+
+        async def create(self):
+            opened.append(self)
+
+        async def release(self):
+            pass
+
+    monkeypatch.setattr("shelf.suites.benchmark.Episode", Probe)
+    opened, rows = [], [TaskRow(name, "shop/x", 0, "eval") for name in "abcd"]
+    user = UserSettings(base_url="http://127.0.0.1:1", model="m")
+    evaluation = Evaluation(rows, EvaluatedModel("m", "http://127.0.0.1:2"), Path("out"), "", user=user)
+    with nullcontext() if with_user == "c" else pytest.raises(ValueError, match="No user of shop"):
+        asyncio.run(_check_settings(None, evaluation))
+    assert len(opened) == (3 if with_user == "c" else 4)
 
 
 def test_an_environment_among_the_files_and_a_file_for_an_environment_are_told(endpoint, service_url, tmp_path, capsys):
