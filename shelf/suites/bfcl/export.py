@@ -27,7 +27,7 @@ PROMPT_MODE = "bfcl_qwen_fc"
 """The prompt mode of the official handler."""
 
 PREFIXES = "rollouts of prefixes (the official tool plays whole tasks)"
-MADE = "rollouts of synthesised tasks (the official tool does not know them)"
+MADE = "rollouts of synthesised tasks or of another environment (the official tool does not know them)"
 FAULTS = "failed rollouts (they say nothing about the model)"
 
 
@@ -43,8 +43,8 @@ class Export(NamedTuple):
 def export_bfcl(log: Path | str, out: Path | str, model: str | None = None, sample: int = 0) -> Export:
     """Write one sample per task of a log under ``out/result/<model>/multi_turn/``.
 
-    model: one that the official tool knows, by default one whose handler reads the log's format. Prefix tasks,
-    synthesised tasks and rollouts that failed for reasons other than the policy are left out (so the official tool
+    model: one that the official tool knows, by default one whose handler reads the log's format. Prefixes, tasks
+    that the tool does not know, and rollouts that failed for reasons other than the policy are left out (so the tool
     needs ``--partial-eval``). Raises ValueError for bad lines and for logs without evidence (those of other programs).
     """
     entries: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
@@ -64,7 +64,7 @@ def export_bfcl(log: Path | str, out: Path | str, model: str | None = None, samp
     if not entries:
         only = "".join(f"; left out: {count} {what}" for what, count in left_out.items())
         raise ValueError(f"{log} holds no rollout of a whole task of the benchmark to export (sample {sample}){only}.")
-    modes = {record.prompt_mode for record in records}
+    modes = {record.prompt_mode for record in records if record.category in CATEGORIES}
     model = model or (OFFICIAL_TOOL_CALLS if MODE in modes else OFFICIAL_MODEL)
     folder = Path(out) / "result" / model.replace("/", "_") / "multi_turn"
     for category in CATEGORIES:
@@ -93,7 +93,7 @@ def result_file(category: str) -> str:
 
 def _exportable(value: Mapping[str, Any]) -> TrajectoryRecord:
     record, _ = read_line(value, STEP)
-    if record.prefix == WHOLE and record.infra is None and not record.evidence:
+    if record.category in CATEGORIES and record.prefix == WHOLE and record.infra is None and not record.evidence:
         raise ValueError("has no evidence")
     return record
 

@@ -495,6 +495,10 @@ def test_logs_that_cannot_be_exported_are_named(tmp_path, capsys):
     assert "0.jsonl:1: has no evidence" in capsys.readouterr().err
     assert main(["export-bfcl", str(tmp_path), "--step", "3", "--out", str(tmp_path / "o")]) == 2
     assert "3.jsonl does not exist" in capsys.readouterr().err
+    shop = {"category": "shop/x", "data_source": "shop/x", "task_id": "t", "score": 1.0}  # it keeps no evidence
+    log.write_text(json.dumps(shop) + "\n")
+    assert main(["export-bfcl", str(tmp_path), "--out", str(tmp_path / "o")]) == 2
+    assert "left out: 1 rollouts of synthesised tasks or of another environment" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
