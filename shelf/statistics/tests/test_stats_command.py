@@ -298,6 +298,7 @@ def test_each_kind_of_bad_line_is_explained(tmp_path, value, said):
         (["--val-dir", "run", "--parquet", "none.parquet"], "does not exist"),
         (["--val-dir", "run", "--bfcl-jsonl", "none.jsonl"], "none.jsonl does not exist: make it with `bash env_"),
         (["--compare", "run", "run"], "named twice"),
+        (["--compare", "run", "other,other"], "named twice"),
     ],
 )
 def test_bad_input_is_one_sentence(run, tmp_path, monkeypatch, capsys, arguments, said):

@@ -132,7 +132,9 @@ def test_evaluations_that_differ_in_more_than_the_model_are_not_compared(tmp_pat
     two = write(tmp_path / "two", items, settings={"user_model": "y", "seed": 1})
     assert command(app, ["compare", one, two]) == 2
     assert "another user_model: not comparable" in capsys.readouterr().err
-    assert command(app, ["compare", one, one]) == 2
+    for seeds in (one, f"{two},{two}"):
+        assert command(app, ["compare", one, seeds]) == 2
+        assert "different evaluations" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
