@@ -190,7 +190,7 @@ class Endpoint:
         if unknown := bool(names) and self.model not in names:
             asked = {"model": self.model, "messages": [{"role": "user", "content": "Hello."}]}
             answer = self._ask("chat/completions", asked)
-            unknown = not (answer.is_success or streams_only(answer.text))
+            unknown = not (answer.is_success or answer.status_code in RETRIED or streams_only(answer.text))
         if self.lists_models and status(self._models, self.proxied) != httpx2.codes.OK:
             raise EndpointRefused(
                 f"{self.shown}/models must answer 200, also without a key: the official tool waits for that."

@@ -595,7 +595,7 @@ def test_of_an_endpoint_s_many_models_the_nearest_is_named_unless_it_answers_all
 
         def do_POST(self):
             asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            self.send_response(200 if asked["model"] == "deployed" else 404)
+            self.send_response({"deployed": 200, "busy": 429}.get(asked["model"], 404))
             self.end_headers()
 
         def log_message(self, *_):
@@ -606,6 +606,7 @@ def test_of_an_endpoint_s_many_models_the_nearest_is_named_unless_it_answers_all
             Endpoint(f"{server.url}/v1", "vendor/modell-7").require()
         deployed = Endpoint(f"{server.url}/v1", "deployed")
         deployed.require()
+        Endpoint(f"{server.url}/v1", "busy").require()  # that it is overloaded says nothing about the name
         assert not deployed.takes_fixed()
 
 
