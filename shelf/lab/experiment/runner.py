@@ -103,8 +103,7 @@ def require_devices(arms: Mapping[str, ComposedArm], options: SessionOptions) ->
 
 def words_of(experiment: Experiment, cell: Cell) -> tuple[str, ...]:
     """The recipe and the overrides of a run, as scripts/slurm.sh takes them."""
-    recipe = experiment.design.recipe_of(cell.arm)
-    return str(recipe), *experiment.overrides(cell.arm), *experiment.own_overrides(cell)
+    return str(experiment.design.recipe_of(cell.arm)), *experiment.overrides(cell.arm), *experiment.own_overrides(cell)
 
 
 def prepare(experiment: Experiment, arms: Mapping[str, ComposedArm]) -> list[tuple[str, ...]]:
@@ -112,6 +111,7 @@ def prepare(experiment: Experiment, arms: Mapping[str, ComposedArm]) -> list[tup
     Registration.ensure(experiment.folder, experiment.text)
     for arm in arms.values():
         record_configuration(experiment, arm)
+    collect_finished(experiment)
     done = {cell for cell, _result in experiment.finished()}
     return [words_of(experiment, cell) for cell in experiment.cells if cell not in done]
 

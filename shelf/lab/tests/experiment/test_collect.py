@@ -8,6 +8,7 @@ import pytest
 from seal.system.errors import LaunchError
 from shelf.lab.experiment.collect import changes_outside, collect_finished
 from shelf.lab.experiment.matrix import Registration
+from shelf.lab.experiment.runner import prepare
 
 
 def test_only_a_session_drops_files(make_bench):
@@ -21,6 +22,14 @@ def test_only_a_session_drops_files(make_bench):
     assert bench.finished == ["vanilla-0"] and folder.trajectories.exists() and folder.checkpoints.exists()
     collect_finished(bench.experiment, drops=True)
     assert not folder.trajectories.exists() and not folder.checkpoints.exists()
+
+
+def test_a_run_that_others_started_and_finished_is_not_missing(make_bench):
+    bench = make_bench(arms=("vanilla",), seeds=(0,), keep="{checkpoints: all}")
+    bench.run()
+    for path in (bench.experiment.result(bench.experiment.cells[0]), bench.experiment.results):
+        path.unlink()
+    assert prepare(bench.experiment, bench.arms) == [] and bench.finished == ["vanilla-0"]
 
 
 def test_a_registration_of_two_lines_is_one_sentence(tmp_path):
