@@ -118,7 +118,7 @@ def load(name: str) -> Extension:
         raise ValueError(f"{place} is not an Extension of seal.method.diagnosis.rules")
     try:
         found.check()
-    except Exception as error:  # its parts can be anything
+    except (ValueError, TypeError, AttributeError, LookupError) as error:  # its parts can be anything
         raise ValueError(f"{place}: {error}") from error
     return replace(found, name=name)
 
