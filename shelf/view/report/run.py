@@ -158,9 +158,7 @@ def read_run(folder: Path | str) -> Run:
         raise ValueError(f"{folder} is not a folder: name a run (experiments/NAME).")
     steps, bad = logged_steps(files)
     if not steps and not has_validations(files):
-        raise ValueError(
-            f"{folder} holds neither seal_log/steps.jsonl nor validation_log/*.jsonl: has the run started?"
-        )
+        raise ValueError(f"{folder} holds neither seal_log/steps.jsonl nor validation_log/*.jsonl: has it started?")
     return Run(files, steps, read_validation_dir(files.path) if has_validations(files) else None, bad)
 
 
