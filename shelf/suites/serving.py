@@ -140,6 +140,4 @@ def _require_model(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         raise ValueError(f"{folder} is not an HF checkpoint (no config.json): name the folder with config and weights.")
     if not any(next(folder.glob(pattern), None) for pattern in WEIGHTS):
-        raise ValueError(
-            f"{folder} holds no weights ({' or '.join(WEIGHTS)}): name the folder with config and weights."
-        )
+        raise ValueError(f"{folder} holds no weights ({' or '.join(WEIGHTS)}): name the one with config and weights.")

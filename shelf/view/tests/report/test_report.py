@@ -134,6 +134,6 @@ def test_broken_lines_are_named_and_the_rest_reported(tmp_path):
 
 def test_a_folder_without_a_run_is_refused_in_one_sentence(tmp_path, capsys):
     assert run(app, [str(tmp_path)]) == 2
-    assert "has the run started?" in capsys.readouterr().err
+    assert "has it started?" in capsys.readouterr().err
     assert run(app, [str(tmp_path / "nowhere")]) == 2
     assert "name a run" in capsys.readouterr().err
