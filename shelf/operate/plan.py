@@ -28,8 +28,7 @@ def model_of(recipe: Recipe) -> ModelSizes:
 
 
 def _known(name: str) -> ModelSizes | None:
-    sizes = json.loads(KNOWN.read_text(encoding="utf-8")).get(name)
-    return sizes and ModelSizes.of(sizes)
+    return (sizes := json.loads(KNOWN.read_text(encoding="utf-8")).get(name)) and ModelSizes.of(sizes)
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,8 @@ class RunPlan:
         steps, trainer = total_steps(config, len(self.tasks)), config.trainer
         validations = int(trainer.val_before_train) + _times(steps, trainer.test_freq)
         saves = _times(steps, trainer.save_freq)
-        validated = len(self.recipe.rows.val) * config.actor_rollout_ref.rollout.val_kwargs.n / step.rows
+        rows = (*self.recipe.rows.val, *(self.recipe.rows.withdrawal if self.recipe.settings.shows_omega else ()))
+        validated = len(rows) * config.actor_rollout_ref.rollout.val_kwargs.n / step.rows
         each = (
             sum(stages.values()),
             (stages["rollouts"] + stages.get("user on one GPU", 0)) * max(1, validated),

@@ -97,6 +97,16 @@ def test_a_user_whom_a_model_plays_has_its_share():
     assert all("user" not in what for what, _ in planned("SEAL").lines())
 
 
+def test_a_validation_plays_the_withdrawal_too_if_there_is_an_interface():
+    def validation(*overrides):
+        plan = planned("SEAL", *overrides)
+        return dict(plan.gpu_lines(GPUS["H100"], model_of(plan.recipe), None))["validations, saves"].split(",")[0]
+
+    asked, off = "seal.data.withdrawal={split: train}", "seal.interface.enabled=false"
+    assert validation("seal.seed=0") != validation(asked)
+    assert validation(off) == validation(asked, off)
+
+
 def test_a_prompt_that_cannot_be_read_is_refused():
     with pytest.raises(LaunchError, match=r"data\.max_prompt_length is 4096"):
         planned("SEAL", "data.max_prompt_length=4096")
