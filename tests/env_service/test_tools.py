@@ -13,6 +13,7 @@ from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import Task, all_tools, load_tasks
 from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
+from seal.method.interface.cues import Omega, catalogue
 from tests.env_service import bfcl_official as official
 from tests.env_service.bfcl_perturbations import known_calls
 
@@ -61,6 +62,19 @@ def test_values_that_json_does_not_hold_reach_the_simulators(value: Any) -> None
     assert [message["content"] for message in step["state"]] == officially(task, [("cd", {"folder": value})])
     episode.step("Done.", False)
     assert episode.evaluate({"stop": "length"})["evidence"][0].blame == "own"
+
+
+CALLS = ["edit_ticket(ticket_id=1, updates={1: 2})", "create_ticket(title='x', priority=1j)"]
+
+
+@pytest.mark.parametrize("call", [*CALLS, f"get_ticket(ticket_id=0x{'f' * 5000})"], ids=lambda call: call[:20])
+def test_a_call_with_a_value_that_only_python_can_write_is_judged_and_answered(call: str) -> None:
+    task = next(task for task in load_tasks().values() if "TicketAPI" in task.involved_classes)
+    params = {"leak_guard": True, "omega": Omega.of([*catalogue()]).to_json()}
+    episode = BfclEnvironment().open(task.id, {"tool_prompt_mode": "toolace_official_prompt", **params}, Guard())
+    assert episode.step(f"[{call}]", False)["state"]
+    (action,) = episode.evidence()[0].actions
+    assert action.refusals or action.calls[0].violations
 
 
 NO_CALLS = ["ls(", "ls", "ls(); pwd()", "os.system('x')", "print(1)", "ls(a=open('x'))", "cd(1, 2)"]

@@ -22,8 +22,7 @@ def looks_like_calls(text: str) -> bool:
 def read_calls(text: str) -> list[Call]:
     """Return the calls of the text; ValueError (a reason without a full stop) unless all of it can be read."""
     source = text.strip("`\n ")
-    source = source if source.startswith("[") else "[" + source
-    source = source if source.endswith("]") else source + "]"
+    source = f"[{source.removeprefix('[').removesuffix(']')}]"
     try:
         body = ast.parse(source.strip().strip("'"), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -47,6 +46,7 @@ def _call(node: ast.expr) -> Call:
         value = _value(item.value)
         if isinstance(value, dict) and all(isinstance(part, dict) for part in value.values()):
             raise ValueError(f"the dictionary given for {item.arg} would be read as a call")
+        repr(value)  # the package writes it as source: ValueError for an integer that is too long
         arguments[str(item.arg)] = value
     return _name(node.func), arguments
 

@@ -100,8 +100,8 @@ def argument_violations(tool: str, arguments: Mapping[str, Any]) -> tuple[Violat
         return ()
     try:
         return _violations(tool, marshal.dumps(arguments))
-    except (ValueError, RecursionError):  # marshal and jsonschema limit the depth of nesting
-        return (Violation("structure", "", "the arguments are nested too deeply"),)
+    except (ValueError, RecursionError, TypeError):  # marshal and jsonschema limit the depth; 1j has no order
+        return (Violation("structure", "", "the arguments are nested too deeply or hold a complex number"),)
 
 
 @lru_cache(maxsize=4096)

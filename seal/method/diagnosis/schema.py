@@ -219,5 +219,5 @@ def written(value: Any) -> str:
 
 
 def _of(kind: str, error: ValidationError, name: str, message: str) -> Violation:
-    path = _path((*error.absolute_path, name[:64]))
+    path = _path((*error.absolute_path, str(name)[:64]))  # a key of Python's may be a number
     return Violation(kind, path, message.format(path or "''"))
