@@ -108,11 +108,9 @@ def read_launches(folder: RunFolder) -> tuple[Launch, ...]:
 def logged_changes(folder: RunFolder, last: int) -> list[Change]:
     """The configuration changes at the resumes of a run, up to the step `last`, ignoring folders that have moved."""
     return [
-        change
+        each
         for (_, before), (step, after) in pairwise(training_launches(folder, last).items())
-        for change in without_moves(
-            compare(before["config"], after["config"], step), partial(same_model, before, after)
-        )
+        for each in without_moves(compare(before["config"], after["config"], step), partial(same_model, before, after))
     ]
 
 

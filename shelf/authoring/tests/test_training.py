@@ -122,7 +122,7 @@ def test_a_recipe_may_train_on_another_environment(tmp_path: Path) -> None:
     [
         ("env_service.env_type=nothing", "env_service.env_type=nothing: env_type 'nothing' is unknown"),
         ("env_service.prompt_mode=bfcl_qwen_fc", "is not a format of sound, which has hermes, compact: add"),
-        ("env_service.prompt_mode=openai_fc", "is for `seal evaluate` alone, since an API reads the calls: train with"),
+        ("env_service.prompt_mode=openai_fc", "is only for `seal evaluate`, since an API reads the calls: train with"),
         ("seal.data.val=[{environment: nothing}]", "seal.data names nothing: env_type 'nothing' is unknown"),
     ],
 )

@@ -216,7 +216,7 @@ def _doubts(analysis: Analysis) -> list[Section]:
             notes.append(f"The runs used {len(kinds)} {what}: {', '.join(kind[:12] for kind in kinds)}.")
     if changed := [str(Cell(each.arm, each.seed)) for each in results if each.commit.endswith("+")]:
         notes.append(
-            f"Files differ from the commit in {', '.join(changed)} (see launcher_record/NAME/TIME/diff.patch)."
+            f"Files differed from the commit in {', '.join(changed)} (see launcher_record/NAME/TIME/diff.patch)."
         )
     if lost := sum(each.infra for result in results for each in result.validations):
         notes.append(f"{lost} validation rollouts failed for reasons other than the policy and are in no score.")

@@ -123,7 +123,7 @@ def test_a_run_with_other_code_or_failed_rollouts_is_named(matrix, capsys):
     said = " ".join(capsys.readouterr().out.split())
     for expected in (
         "The runs used 2 commits of the code",
-        "Files differ from the commit in ",
+        "Files differed from the commit in ",
         "40 validation rollouts failed",
         "resumed: seal-1",
         "NOT HELD OUT in seal-1",
