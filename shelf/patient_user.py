@@ -34,7 +34,8 @@ class _WithUser:
         self._first = episode.hear(PATIENT)["state"]
 
     def start(self) -> Opening:
-        return {**(opening := self._episode.start()), "state": [*opening["state"], *self._first]}
+        opening = self._episode.start()
+        return {**opening, "state": [*opening["state"], *self._first]}
 
     def step(self, content: str, truncated: bool) -> Step:
         answer = self._episode.step(content, truncated)

@@ -17,12 +17,11 @@ import aiohttp
 
 from env_service.environments.kit.tool_calls import write_message
 from seal.rollout.speaker import SpeakerFault
-from seal.settings.user import UserSettings
+from seal.settings.user import KEY_VARIABLE, UserSettings
 from seal.system.text import clipped, first_line, without_thoughts
 
 USER = "the user"
 """Who is waited for."""
-KEY_VARIABLE = "SEAL_USER_API_KEY"
 ATTEMPTS, PAUSE_S = 3, 0.5
 MAX_BYTES = 2**18
 """Bytes of the endpoint's answer at most."""

@@ -6,6 +6,8 @@ from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 
 from seal.settings.base import Count, Settings
 
+KEY_VARIABLE = "SEAL_USER_API_KEY"
+
 
 class UserSettings(Settings):
     """The model that plays the user in tasks that have a part for one (docs/environments.md#a-simulated-user)."""

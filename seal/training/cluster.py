@@ -11,12 +11,12 @@ import tempfile
 import uuid
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
 from env_service import variable
 from seal.backends import vllm_plugin
+from seal.settings.user import KEY_VARIABLE
 from seal.system.paths import HOME
 
 LOCAL = "local"
@@ -27,7 +27,7 @@ QUEUE_NAMESPACE = "transfer_queue"
 SIZES = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "include_dashboard")
 """Arguments of ray.init that size a new cluster; Ray refuses them for an existing one."""
 
-FORWARDED = ("OMP_NUM_THREADS", variable("token"), vllm_plugin.VARIABLE, "SEAL_USER_API_KEY")
+FORWARDED = ("OMP_NUM_THREADS", variable("token"), vllm_plugin.VARIABLE, KEY_VARIABLE)
 FORWARDED_PREFIXES = ("VERL_", "VLLM_", "NCCL_", "GLOO_", "HF_", "WANDB_")
 """Variables of the launching shell that are passed on to workers on other nodes."""
 
@@ -107,13 +107,6 @@ def prepare(config: DictConfig, environment: MutableMapping[str, str] = os.envir
         for name in SIZES:
             arguments.pop(name, None)
         arguments.runtime_env.env_vars = worker_environment(config, environment)
-
-
-def take_arguments(config: DictConfig) -> dict[str, Any]:
-    """The arguments of ray.init; trackers get the configuration, so no environment stays in it."""
-    arguments = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)
-    config.seal.process_env, config.ray_kwargs.ray_init.runtime_env = {}, {}
-    return arguments
 
 
 def verl_environment(config: DictConfig) -> dict[str, str]:

@@ -55,7 +55,7 @@ def run(config: DictConfig, names: dict[str, str]) -> None:
 
     from seal.training.runner import TaskRunner
 
-    ray.init(**cluster.take_arguments(config))
+    ray.init(**OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True))
     runner = TaskRunner.remote()
     names[runner._actor_id.hex()] = TRAINER
     ray.get(runner.run.remote(config))

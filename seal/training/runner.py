@@ -84,6 +84,10 @@ def drop_idle_reference(config: DictConfig) -> None:
 
 
 def hide_secrets(config: DictConfig) -> None:
-    """Keep addresses' passwords and commands' keys from trackers; config is changed in place, once workers have it."""
+    """Keep environment variables, addresses' passwords and commands' keys from trackers, which get the configuration.
+
+    It is changed in place, once the workers have theirs.
+    """
+    config.seal.process_env, config.ray_kwargs.ray_init.runtime_env = {}, {}
     for block in BLOCKS:
         config[block] = without_secrets(OmegaConf.to_container(config[block]))

@@ -261,8 +261,8 @@ def faults_fail(subject: Subject) -> str:
             # A later write in the same turn may need what this call prepares, such as the folder that it enters.
             alone = passes and {*environment.writes}.isdisjoint(later for later, _ in calls[place[0]][place[1] :])
             if alone and evaluation["evidence"][place[0]]["state_match"] is False:
-                mend = "add it to `writes`, or judge a result as `response_match`"
-                raise Nonconforming(f"{task}: the state is wrong without the call of {name}: {mend}")
+                fix = "add it to `writes`, or judge a result as `response_match`"
+                raise Nonconforming(f"{task}: the state is wrong without the call of {name}: {fix}")
     if tried and failed < FAULTS_FAIL * tried:
         raise Nonconforming(f"of {tried} references without one write only {failed} fail: does the verifier look?")
     return f"nothing done fails everywhere; a write left out in {failed} of {tried} places"

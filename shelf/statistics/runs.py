@@ -284,8 +284,8 @@ def missing_sentences(logs: Iterable[Log], expected: set[Expected] | None = None
 
 
 def _in_words(tasks: Sequence[Expected]) -> str:
-    words = [f"{qualify(name, task)} (first {turns} turns)" for name, task, turns in tasks]
-    return enumeration([each.replace(f" (first {WHOLE} turns)", "") for each in words], 5)
+    prefixes = {turns: f" (first {turns} turns)" for _, _, turns in tasks} | {WHOLE: ""}
+    return enumeration([qualify(name, task) + prefixes[turns] for name, task, turns in tasks], 5)
 
 
 def not_held_out(run: Path | str, lines: Iterable[TrajectoryRecord]) -> str | None:

@@ -31,10 +31,10 @@ class Unread(NamedTuple):
         """A warning for the user, with the option that fixes it; "" if nothing stands out."""
         if self.calls <= SHARE * self.texts:
             return ""
-        mend = _PARSER if self.mode == MODE else _MODE
+        fix = _PARSER if self.mode == MODE else _MODE
         return (
             f"{self.calls} of {self.texts} answers without a call, in {self.rollouts} rollouts, look like calls that "
-            f"nobody read; they count as the model's words. If the model means them as calls, {mend}."
+            f"nobody read; they count as the model's words. If the model means them as calls, {fix}."
         )
 
 

@@ -25,15 +25,16 @@ from seal.launch.run import Prepared, Request, find_services, launch, rehearse
 from seal.launch.run import prepare as prepare_run
 from seal.launch.service import Found, Needs, Service, find_or_place, find_running, probe, service_urls
 from seal.launch.start import Start
-from seal.rollout.user import KEY_VARIABLE
 from seal.settings import SettingsError
 from seal.settings.run import CheckpointSettings
+from seal.settings.user import KEY_VARIABLE
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.net import is_free
 from seal.system.paths import HOME
 from seal.training.checkpoints import Checkpoints
-from seal.training.cluster import SIZES, prepare, take_arguments, uses_existing_cluster
+from seal.training.cluster import SIZES, prepare, uses_existing_cluster
+from seal.training.runner import hide_secrets
 from shelf.task_rows import read_rows
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
@@ -529,7 +530,7 @@ def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(
     shell = {"HF_HOME": "/models", "PYTHONPATH": "/extra", "BFCL_TOKEN": "secret", "SSH_TTY": "/dev/pts/0"}
     shell |= {vllm_plugin.VARIABLE: "own", KEY_VARIABLE: "key", "ASKED_BY_AN_AGENT": "1"}
     prepare(config, shell)
-    arguments = take_arguments(config)
+    arguments = OmegaConf.to_container(config.ray_kwargs.ray_init)
     assert not set(arguments) & set(SIZES)
     environment = arguments["runtime_env"]["env_vars"]
     assert {name: environment[name] for name in ("HF_TOKEN", KEY_VARIABLE, "ASKED_BY_AN_AGENT")} == {
@@ -537,6 +538,7 @@ def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(
         KEY_VARIABLE: "key",
         "ASKED_BY_AN_AGENT": "1",
     }
+    hide_secrets(config)
     told = OmegaConf.to_yaml(config, resolve=True)  # as trackers get it
     assert not any(secret in told for secret in ("hf_x", "/extra", "secret", "ASKED_BY_AN_AGENT: "))
     assert environment["PYTHONPATH"] == f"{HOME}:/extra"

@@ -92,7 +92,8 @@ class ToolEpisode:
         content = scene.system()
         plain = len(content)
         users = [scene.user(0)] if scene.part is None else []
-        self._saw("\n".join(users))
+        for user in users:
+            self._saw(user)
         if self._omega is not None:
             augmented = observe_start(content, self._visible, self._omega, scene.category, self._wording)
             content = self._checked(content, augmented)

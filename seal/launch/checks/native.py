@@ -73,8 +73,8 @@ def check_native(recipe: Recipe) -> tuple[str, ...]:
     said = prompts[4][len(prompts[2]) :]
     if not _reads(parser, tokenizer, said):
         others = " or ".join(name for name in PARSERS if _reads(name, tokenizer, said))
-        mend = f"set it to {others}" if others else "none of verl's does: train with env_service.prompt_mode=hermes"
-        raise LaunchError(f"{PARSER}={parser} does not read the calls that the chat template of {path} writes: {mend}.")
+        fix = f"set it to {others}" if others else "none of verl's does: train with env_service.prompt_mode=hermes"
+        raise LaunchError(f"{PARSER}={parser} does not read the calls that the chat template of {path} writes: {fix}.")
     kept = all(
         prompts[end][: len(prompts[end - 2])] == prompts[end - 2]
         and prompts[end][len(prompts[end]) - len(context[end]) :] == context[end]

@@ -95,7 +95,8 @@ def _history(failure: ActionEvidence, history: Sequence[ActionEvidence], mode: P
     again = [call.name for call in failure.calls if call.failed and _outcome(call) in earlier]
     row = 1 + len([*takewhile(lambda action: action.failed, reversed(history))])
     texts = [_said("history", "repeated", mode, name=again[0][:_NAME])] if again else []
-    texts += [_said("history", "row", mode, count=str(row))] if row > 1 and not (again and mode.compact) else []
+    if row > 1 and not (again and mode.compact):
+        texts.append(_said("history", "row", mode, count=str(row)))
     return " ".join(texts)
 
 
