@@ -13,6 +13,7 @@ _WORDS = r"(?i:API[_-]?KEY|ACCESS_KEY|TOKEN|PAT|SECRET|PASSWORD|PASSWD|CREDENTIA
 _SECRET = re.compile(rf"(^|_)({_WORDS}|KEY)$")  # a bare KEY only in capitals: data.prompt_key names a column
 _ASSIGNED = re.compile(rf"\b(\w*(?:\b|_)(?:{_WORDS}|KEY)=)[^&\s]+")
 _USER_INFO = re.compile(r"(\w://)[^/@\s]+@")
+_OPTION = re.compile(rf"--?([\w-]*[-_])?{_WORDS}")  # of a command: its value is the next word
 
 
 class SettingsError(ValueError):
@@ -87,7 +88,8 @@ def without_secrets(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: HIDDEN if _SECRET.search(str(key)) else without_secrets(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [without_secrets(item) for item in value]
+        pairs = zip(["", *value], value, strict=False)
+        return [HIDDEN if _OPTION.fullmatch(str(before)) else without_secrets(item) for before, item in pairs]
     return _ASSIGNED.sub(rf"\1{HIDDEN}", _USER_INFO.sub(r"\1", value)) if isinstance(value, str) else value
 
 

@@ -62,7 +62,7 @@ def test_what_goes_into_the_runs_log_has_no_secrets(recorded):
         "max_token_len": 5,
         "data": {"prompt_key": "prompt", "wandb_api_key": "k", "hf_token": "t", "GITHUB_PAT": "p"},
         "urls": ["http://me:secret@10.0.0.5:8082/x", "HF_TOKEN=t", "https://a.b/c?api_key=k&x=1", "max_tokens=5"],
-        "harness": ["agent", "--api-key=k"],
+        "harness": ["agent", "--api-key=k", "--openai-api-key", "k", "--token", "t", "--steps", "5"],
     }
     assert without_secrets(config) == {
         "process_env": {"WANDB_API_KEY": HIDDEN, "HF_TOKEN": HIDDEN, "TOKENIZERS_PARALLELISM": "false"},
@@ -74,6 +74,6 @@ def test_what_goes_into_the_runs_log_has_no_secrets(recorded):
             f"https://a.b/c?api_key={HIDDEN}&x=1",
             "max_tokens=5",
         ],
-        "harness": ["agent", f"--api-key={HIDDEN}"],
+        "harness": ["agent", f"--api-key={HIDDEN}", "--openai-api-key", HIDDEN, "--token", HIDDEN, "--steps", "5"],
     }
     assert record.stat().st_mode & 0o077 == 0  # its command and configuration are as they were given

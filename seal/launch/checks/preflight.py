@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from env_service.environments.base import Guard
 from env_service.environments.kit.tool_calls import MODE as EVALUATED_ONLY
 from env_service.environments.kit.tool_calls import NATIVE
-from env_service.environments.registry import get_environment
+from env_service.environments.registry import get_environment, locations
 from env_service.protocol import DEFAULT_ENVIRONMENT
 from seal.launch.checks.devices import check_devices, flash_attn_problem
 from seal.launch.checks.disk import check_disk
@@ -28,7 +28,7 @@ from seal.launch.checks.plan import require_plan
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
 from seal.method.teacher import whole_part
-from seal.settings.sentences import shown
+from seal.settings.sentences import nearest, shown
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 
@@ -177,7 +177,10 @@ def _teacher(recipe: Recipe) -> None:
 
 def _environments(recipe: Recipe) -> None:
     """Refuse environments that cannot be found here, and formats that they do not have."""
-    service = recipe.service
+    service, environments = recipe.service, locations()
+    if unknown := next((name for name in service.prompt_modes if name not in environments), None):
+        hint = nearest(unknown, environments, f"; they are {', '.join(sorted(environments))}.")
+        raise LaunchError(f"env_service.prompt_modes names {unknown}, which is no environment{hint}")
     known = {service.env_type, *(selection.environment for selection in recipe.settings.data.selections())}
     for name in (*recipe.environments, *filter(None, known)):
         key = f"env_service.env_type={name}" if name == service.env_type else f"seal.data names {name}"
