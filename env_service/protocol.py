@@ -17,14 +17,9 @@ PROTOCOL = 2
 """The version of the protocol, as /version gives it."""
 DEFAULT_ENVIRONMENT = "bfcl"
 """The environment of a request that does not name one."""
-NO_EPISODE = "no_episode"
-"""Code of a refusal: there is no such episode (unknown, released, expired, or lost in a restart): open it again."""
-EPISODE_BROKEN = "episode_broken"
-"""Code of a refusal: the episode exceeded the service's limits and would do so again."""
-ENVIRONMENT_FAILED = "environment_failed"
-"""Code of a refusal: the environment raised an exception, which must not become a reward."""
-USER_ROLE = "user_role"
-"""Code of a refusal: the user would not say this; the fault is with the model that plays the user."""
+NO_EPISODE, EPISODE_BROKEN = "no_episode", "episode_broken"
+ENVIRONMENT_FAILED, USER_ROLE = "environment_failed", "user_role"
+"""The codes of refusals (`Problem`)."""
 Identifier = Annotated[str, Field(min_length=1, max_length=256)]
 
 
@@ -133,9 +128,9 @@ VERBS: Mapping[str, Verb] = {
 class Problem(BaseModel):
     """A refusal: what is wrong with a request, and how to fix it.
 
-    code, if a program can act on it: no_episode (it is no longer open: open it again), episode_broken (it exceeded
-    the service's limits and would do so again), environment_failed (the environment raised an exception), user_role (no
-    user would say the message).
+    code, if a program can act on it: no_episode (unknown, released, expired or lost in a restart: open it again),
+    episode_broken (it exceeded the service's limits and would do so again), environment_failed (the environment raised
+    an exception, which must not become a reward), user_role (no user would say this: the user's model is at fault).
     """
 
     detail: str

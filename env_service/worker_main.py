@@ -4,8 +4,8 @@
 TASK_FILE...`; the first two are inherited file descriptors. It ends when the socket closes.
 """
 
-import itertools
 import json
+import logging
 import os
 import resource
 import select
@@ -13,17 +13,19 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import orjson
 import psutil
 
 from env_service.channel import ActivityPage, FrameBuffer, frame
 from env_service.environments import registry
+from env_service.environments.base import Environment
 from env_service.host import Host
 from env_service.protocol import DEFAULT_ENVIRONMENT
 from seal.system.processes import end_with_parent
 
+_LOG = logging.getLogger(__name__)
 OUT_OF_MEMORY = 70
 """Exit code of a worker whose call ran out of memory."""
 _RECEIVE_BYTES = 2**18
@@ -35,6 +37,15 @@ def limit_memory(megabytes: int) -> None:
     """Let the address space grow by `megabytes` from now on; beyond that, calls raise MemoryError."""
     limit = psutil.Process().memory_info().vms + megabytes * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def prepared(environments: Iterable[Environment]) -> Iterator[None]:
+    """Prepare environments piece by piece; one that cannot be prepared ends no worker: its requests are told why."""
+    for environment in environments:
+        try:
+            yield from environment.prepare()
+        except Exception:  # an environment is third-party code and can raise anything
+            _LOG.exception("the environment %s cannot be prepared", environment.name)
 
 
 def _receive(connection: socket.socket, preparation: Iterator[None]) -> bytes:
@@ -75,18 +86,16 @@ def main(arguments: list[str]) -> None:
     locations = json.loads(environments)
     for name, location in locations.items():
         registry.register(name, location)
-    try:
+    try:  # environments of installed packages are imported on first use, because there may be many
+        named = {name: registry.get_environment(name) for name in (DEFAULT_ENVIRONMENT, *locations)}
         for path in task_files:
-            registry.get_environment(DEFAULT_ENVIRONMENT).load_task_file(path)
+            named[DEFAULT_ENVIRONMENT].load_task_file(path)
     except ValueError as error:
         sys.exit(str(error))
-    # Environments of installed packages are imported on first use, because there may be many.
-    prepared = (DEFAULT_ENVIRONMENT, *locations)
-    preparation = itertools.chain(*[registry.get_environment(name).prepare() for name in prepared])
     limit_memory(int(megabytes))
     with socket.socket(fileno=int(socket_descriptor)) as connection:
         try:
-            serve(connection, ActivityPage(int(page_descriptor)), preparation)
+            serve(connection, ActivityPage(int(page_descriptor)), prepared(named.values()))
         except MemoryError:
             os._exit(OUT_OF_MEMORY)  # the page still names the call: the service notes it and starts another worker
 

@@ -10,17 +10,22 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from benchmarks.service.client import Connection
+from env_service.channel import ActivityPage, FrameBuffer, frame
+from env_service.environments import registry
 from env_service.environments.bfcl.catalog import load_tasks
+from env_service.worker_main import prepared, serve
 from seal.method.interface.cues import Omega
 from tests.env_service.bfcl_perturbations import reference_calls, texts
 from tests.support.extension import installed
@@ -363,6 +368,31 @@ def test_it_says_in_one_sentence_why_it_cannot_start() -> None:
     assert (code, text.count("\n"), "BFCL_TOKEN" in text) == (1, 1, True)
     code, text = start(BFCL_PORT="eighty")
     assert (code, text.count("\n"), "BFCL_PORT" in text) == (1, 1, True)
+
+
+def test_an_environment_that_is_not_there_ends_the_start_with_a_sentence() -> None:
+    code, text = start(BFCL_ENVIRONMENTS="todo=no_such_module:Todo", BFCL_PORT="0", BFCL_WORKERS="1")
+    assert code != 0 and "\nThe environment todo (no_such_module:Todo) cannot be imported" in f"\n{text}"
+
+
+def test_an_environment_that_cannot_be_prepared_ends_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    location = "tests.env_service.toy_environment:UnreadEnvironment"
+    monkeypatch.setitem(registry._ADDED, "unread", location)
+    tried = threading.Event()
+
+    def preparation() -> Iterator[None]:
+        yield from prepared([registry.get_environment("unread")])
+        tried.set()
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        page = ActivityPage(ActivityPage.allocate())
+        threading.Thread(target=serve, args=(theirs, page, preparation()), daemon=True).start()
+        assert tried.wait(30)
+        ours.settimeout(30)
+        ours.sendall(frame(orjson.dumps(["profile", "", {"env_type": "unread", "split": ""}])))
+        (answer,) = FrameBuffer().feed(ours.recv(2**16))
+    assert orjson.loads(answer.partition(b"\n")[0])["code"] == "environment_failed"
 
 
 def test_a_second_environment_is_added_without_touching_the_service(

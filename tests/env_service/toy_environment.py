@@ -74,3 +74,16 @@ class CounterEnvironment:
 
     def version(self) -> Json:
         return {"data_hash": "none"}
+
+
+class UnreadEnvironment(CounterEnvironment):
+    """Cannot read its tasks."""
+
+    name = "unread"
+
+    def task_ids(self, split: str) -> Sequence[str]:
+        raise OSError("the file of the tasks is gone")
+
+    def prepare(self) -> Iterator[None]:
+        yield
+        self.task_ids("")
