@@ -185,7 +185,7 @@ def test_the_toolace_template_writes_what_the_package_sends():
     task = load_tasks()["multi_turn_base_0"]
     messages = [
         {"role": "system", "content": form.system(available_tools(task, 0))},
-        {"role": "user", "content": form.user(task.users[0], available_tools(task, 0))},
+        {"role": "user", "content": form.user(task.users[0])},
         {"role": "assistant", "content": "[ls()]"},
         *form.results(["a", "b"]),
     ]

@@ -27,8 +27,8 @@ def _package() -> ModuleType:
 class BfclFormat(formats.Format):
     """A mode of the benchmark: it knows all tools, and announces those that were withheld."""
 
-    def user(self, text: str, tools: Sequence[Document] = ()) -> str:
-        """Return a user's message. tools: those visible at the start, passed with the first message."""
+    def user(self, text: str) -> str:
+        """Return a user's message."""
         return text
 
     def reveal(self, tools: Sequence[Document]) -> str:
@@ -38,19 +38,6 @@ class BfclFormat(formats.Format):
     def rendering_error(self, text: str) -> str | None:
         """Why the official handler cannot render the next prompt, and so fails the task; None if it can."""
         return None
-
-
-class PlainFormat(BfclFormat):
-    """The base of the package's modes without tags: stripped messages, and one message with role ipython per result."""
-
-    def user(self, text: str, tools: Sequence[Document] = ()) -> str:
-        return text.strip()
-
-    def reveal(self, tools: Sequence[Document]) -> str:
-        return super().reveal(tools).strip()
-
-    def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        return [{"role": "ipython", "content": text} for text in texts]
 
 
 _QWEN_OPENING = (
@@ -172,8 +159,8 @@ def _names(tool: Document) -> list[str]:
     return [*required, *optional]
 
 
-class ToolaceFormat(PlainFormat):
-    """The benchmark's default prompt, with which ToolACE-2 is scored: calls as a Python list."""
+class ToolaceFormat(BfclFormat):
+    """The benchmark's default prompt, with which ToolACE-2 is scored: calls as a Python list, stripped messages."""
 
     name = "toolace_official_prompt"
     cue_wording = PromptWording(
@@ -202,8 +189,15 @@ class ToolaceFormat(PlainFormat):
             refusals = unreadable if looks_like_calls(text) else stray_call(text, tool_documents().keys())
             return Parsed((), refusals, text.strip())
 
+    def user(self, text: str) -> str:
+        return text.strip()
+
+    def reveal(self, tools: Sequence[Document]) -> str:
+        return super().reveal(tools).strip()
+
     def results(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        return super().results([text.strip() for text in texts])
+        """Return one message with role ipython per result."""
+        return [{"role": "ipython", "content": text.strip()} for text in texts]
 
     def render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
         return f"[{write_call(name, arguments)}]"

@@ -51,7 +51,7 @@ class BfclScene(Scene):
         text = self._task.users[turn]
         if text is None:
             return self.format.reveal(self.revealed(turn))
-        return self.format.user(text, self.tools(0) if turn == 0 else ())
+        return self.format.user(text)
 
     def parse(self, content: str) -> Parsed:
         return self.format.parse(content)
