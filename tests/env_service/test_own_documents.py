@@ -8,6 +8,7 @@ from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.kit.environment import ToolEnvironment
 from env_service.environments.kit.tasks import Check, ToolTask, UserPart
+from env_service.environments.kit.tool_calls import entry, write_message
 from env_service.environments.kit.worlds import MethodWorld, ToolError
 from seal.method.interface.cues import Omega, catalogue
 
@@ -300,6 +301,32 @@ def test_a_turn_that_the_stop_tool_ends_is_over_for_its_user_too():
         assert episode.hear(said)["state"] and episode.step(done, False)["user"]
     assert episode.hear("###STOP###")["is_terminated"]
     assert [turn.judged for turn in episode.evidence()] == ["passed", "dialogue"]
+
+
+def test_a_stop_tool_with_blanks_around_its_name_ends_the_turn_like_any_other_tool_is_called():
+    keep = ("notes.keep", {"x": "a"})
+    _, found = Talks(["a"], (keep,)).played(keep, ("done ", {}))
+    assert found["labels"] == ["pass"] and found["valid"]
+
+
+def test_a_call_of_the_user_that_breaks_the_tools_document_is_an_error_that_the_user_hears():
+    class Shouting(Rough):
+        def tool_notes_keep(self, x):
+            self.tags = [x.upper()]
+            return "ok"
+
+    class Keeps(Talks):
+        def user(self, task):
+            return UserPart("Ask.", tools=({"name": "notes.keep", "parameters": ONE},))
+
+    episode = Keeps(["A"], (("notes.keep", {"x": "a"}),), world=Shouting).open("t", {"user": True}, Guard())
+
+    def heard(**arguments):
+        (message,) = episode.hear(write_message("", [entry("notes.keep", arguments, "c")]))["user"]
+        return message["content"]
+
+    assert all(heard(**wrong).startswith("Error: ") for wrong in ({"x": 5}, {"y": "a"}))
+    assert heard(x="a") == "ok"
 
 
 def test_the_tools_of_a_user_need_no_description():

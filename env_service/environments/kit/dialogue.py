@@ -127,7 +127,7 @@ class ToolEpisode:
             self._leak_guard.saw_calls(parsed.calls)
         if parsed.refusals and self._parse_errors == "end_episode":
             return self._fail(parsed)
-        if self._scene.stop_tool in (name for name, _ in parsed.calls):
+        if self._scene.stop_tool in (name.strip() for name, _ in parsed.calls):
             self._turn.closed_by_tool = True
             return self._next_turn()
         acts = bool(parsed.calls or (parsed.refusals and self._parse_errors == "feedback"))
@@ -380,8 +380,7 @@ class ToolEpisode:
                 turn.check = replace(turn.check, response_match=False, absent=absent)
 
     def _lacks_stop_tool(self, index: int) -> bool:
-        stop_tool = self._scene.stop_tool
-        wanted = stop_tool is not None and bool(self._scene.needed(index).tools)
+        wanted = self._scene.stop_tool is not None and bool(self._scene.needed(index).tools)
         return wanted and not self._turns[index].closed_by_tool
 
     def _end(self, stop: Stop) -> Step:

@@ -156,8 +156,10 @@ class Scene:
         return world.check(self.turns - 1, [call for calls in history for call in calls])
 
     def user_call(self, world: World, call: Call) -> Outcome:
-        """Run a call that the user makes with one of its own tools."""
-        return world.call(*call)
+        """Run a call that the user makes with one of its own tools; one that breaks its document does not run."""
+        (name, arguments), documents = call, {tool["name"]: tool for tool in self.part.tools}
+        refused = self.refused(name, True, violations(arguments, documents[name]))
+        return refused or world.call(name, self.own(arguments))
 
     def verdict(self, history: History, passed: bool) -> bool:
         """Return whether the whole task is valid. passed: every turn with a reference passed its check."""
