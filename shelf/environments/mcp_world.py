@@ -30,7 +30,7 @@ _LOOP = BlockingPortalProvider()
 
 
 class McpWorld(ABC):
-    """A subclass adds `check`, which may call the server's reading tools with `call`.
+    """A subclass adds `check`, which may ask the server's reading tools with `read`.
 
     The server must be deterministic, because replays start a new one. It inherits the memory limit of the worker
     (BFCL_MEMORY_MB) and, of the environment variables, only PATH, HOME and the like.
@@ -76,6 +76,13 @@ class McpWorld(ABC):
             return Outcome(f"Error: {error}", "signature" if error.code == INVALID_PARAMS else "execution")
         parts = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]
         return Outcome(contents_text(parts, result.structured_content), "execution" if result.is_error else None)
+
+    def read(self, name: str, /, **arguments: Any) -> str:
+        """The text of a tool's result or error; RuntimeError for a missed deadline, which says nothing of a state."""
+        outcome = self.call(name, arguments)
+        if outcome.error == "deadline":
+            raise RuntimeError(f"The MCP server did not let {name} be read within {self._seconds:g} s.")
+        return outcome.text
 
     @abstractmethod
     def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:

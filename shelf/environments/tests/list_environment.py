@@ -24,7 +24,7 @@ class ListWorld(McpWorld):
         self._wanted = ", ".join(sorted(wanted))
 
     def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:
-        return Check(state_match=self.call("show_list", {}).text == self._wanted)
+        return Check(state_match=self.read("show_list") == self._wanted)
 
 
 class ListEnvironment(ToolEnvironment):

@@ -32,6 +32,8 @@ def remove_item(item: str) -> str:
 @server.tool()
 def show_list() -> str:
     """Show the list."""
+    if "fog" in ITEMS:  # for tests of a list that cannot be read
+        time.sleep(600)
     return ", ".join(sorted(ITEMS))
 
 

@@ -51,6 +51,11 @@ def test_calls_reach_the_server_whose_faults_are_told_apart():
         assert time.monotonic() < deadline
 
 
+def test_a_world_that_cannot_be_read_is_not_taken_for_one_in_another_state():
+    with pytest.raises(RuntimeError, match="show_list"):
+        ListWorld(["fog"], [], seconds=1.0).check(0, [])
+
+
 class OtherWorld(McpWorld):
     def check(self, turn, calls):
         raise NotImplementedError
@@ -89,6 +94,9 @@ def test_episodes_in_the_service_pass_fail_and_are_nobody_s_fault():
             assert play(service, f"right-{number}", reference)["labels"] == ["pass"]
         assert play(service, "left-out", reference[1:])["labels"] == ["state_mismatch"]
         assert play(service, "argument", [CALL.format("nope", 1), "Done."])["labels"] == ["invalid_tool_call"]
+        with pytest.raises(ServiceError) as raised:
+            play(service, "unread", [CALL.format("add_item", "fog"), "Done."])
+        assert raised.value.cause == "environment_failed"
         assert play(service, "wait", [CALL.format("add_item", "wait"), *reference])["valid"]
         with pytest.raises(ServiceError, match="The MCP server ended in a call of add_item") as raised:
             play(service, "end", [CALL.format("add_item", "end")])
