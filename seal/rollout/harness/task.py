@@ -99,7 +99,7 @@ class Task:
         """Run a tool; return its answer, an error's text included."""
         self._require_native()
         answers = await self._say("call", call_text(name, arguments, self._mode))
-        return "\n".join(_bare(message["content"]) for message in answers) if answers else ENDED
+        return "\n".join(bare(message["content"]) for message in answers) if answers else ENDED
 
     async def user_messages(self) -> AsyncIterator[str]:
         """The user's messages, until the conversation ends; answer each before the next."""
@@ -112,7 +112,7 @@ class Task:
         """Give the user an answer, which ends the turn."""
         if self._unread is not None or self._one_at_a_time.locked():
             raise RuntimeError("One answer for each message of the user: read the next one before you answer again.")
-        if follows := [_bare(message["content"]) for message in await self.say(text)]:
+        if follows := [bare(message["content"]) for message in await self.say(text)]:
             self._unread = "\n".join(follows)
 
     async def say(self, text: str) -> list[dict[str, str]]:
@@ -202,7 +202,7 @@ def call_text(name: str, arguments: Mapping[str, Any], mode: str | None = None) 
     return f"<tool_call>\n{call}\n</tool_call>"
 
 
-def _bare(text: str) -> str:
+def bare(text: str) -> str:
     """An answer without the tags of the prompt format; the policy's own format adds its own."""
     if not text.startswith(_OPENING):
         return text

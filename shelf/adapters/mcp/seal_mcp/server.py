@@ -30,7 +30,8 @@ def server(episode: Episode) -> Server[Any]:
 
     async def call_tool(ctx: ServerRequestContext, params: types.CallToolRequestParams) -> types.CallToolResult:
         name, given = params.name, params.arguments or {}
-        verb = (episode.next_message, str(given.get("answer") or "")) if name == USER else (episode.call, name, given)
+        answer = None if given.get("answer") is None else str(given["answer"])
+        verb = (episode.next_message, answer) if name == USER else (episode.call, name, given)
         async with one_at_a_time:
             said = await anyio.to_thread.run_sync(_asked, *verb)
         if said.revealed:  # a notification for clients from before July 2026, an event for later ones

@@ -15,13 +15,12 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 from mcp.types import ToolListChangedNotification
 from seal_mcp import __main__ as command
-from seal_mcp.episode import ENDED, Episode, episode
+from seal_mcp.episode import ENDED, episode
 from seal_mcp.server import RESULT_URI, USER, server
 
 from env_service.client import ServiceClient
 from env_service.environments import registry
 from env_service.environments.base import Call
-from env_service.environments.kit.formats import Hermes
 from env_service.local_service import local_service
 from seal.system.paths import HOME
 from shelf.authoring.scaffold import write_package
@@ -70,12 +69,6 @@ async def played(client: Client, turns: Sequence[Sequence[Call]]) -> tuple[list[
     return texts, json.loads(content.text)
 
 
-def test_a_document_may_hold_any_character() -> None:
-    tools = [{"name": "say", "description": "Say\u2028\x85\x1cit.", "parameters": {}}]
-    opening = [{"role": "system", "content": Hermes().system(tools)}, {"role": "user", "content": "Hello."}]
-    assert Episode(None, "", opening).tools == tools
-
-
 def direct(url: str, environment: str, task: str) -> tuple[list[str], dict[str, Any]]:
     """The same episode by the service's own protocol."""
     rules, name = registry.get_environment(environment), uuid.uuid4().hex
@@ -120,6 +113,30 @@ def test_a_wrong_play_fails_with_its_label(url, environment, task, turns, label)
 
     _, result = anyio.run(play)
     assert result["reward"] == 0.0 and any(found.startswith(label) for found in result["labels"])
+
+
+def test_the_user_waits_for_an_answer_and_a_call_without_one_ends_no_turn(url):
+    async def play():
+        async with agent(url, "chores", "train-0") as client:
+            await client.call_tool(USER)
+            waits = await client.call_tool(USER)
+            return waits, await played(client, reference("chores", "train-0"))
+
+    waits, (_, result) = anyio.run(play)
+    assert waits.is_error and result["reward"] == 1.0
+
+
+def test_an_environment_whose_first_format_lists_no_documents_is_played_too(url):
+    params = {"split": "train", "tool_prompt_mode": "compact"}
+    with ServiceClient(url, "chores") as service, episode(service, "train-0", params) as played:
+        first = played.next_message(None)
+        assert first.text.endswith(registry.get_environment("chores").load()[0].users[0])
+        assert [tool["name"] for tool in played.tools] == ["add_item", "remove_item", "show_list"]
+        for calls in reference("chores", "train-0"):
+            texts = [played.call(*call).text for call in calls]
+            assert not any("tool_response" in text for text in texts)
+            played.next_message("Done.")
+        assert played.result()["reward"] == 1.0
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -202,7 +219,7 @@ def open_episodes(url: str) -> int:
         (["--task", "x", "--environment", "nope"], TOKEN, "env_type 'nope' is unknown; choose one of "),
         (["--task", "x", "--params", "[1]"], TOKEN, "--params is '[1]': write a JSON object"),
         (["--task", "x", "--params", '{"levels": 1}', "--environment", "chores"], TOKEN, "task_id 'x' is unknown"),
-        (["--task", "multi_turn_base_1", "--params", '{"tool_prompt_mode": "compact"}'], TOKEN, "This format does not"),
+        (["--task", "multi_turn_base_1", "--params", '{"tool_prompt_mode": "toolace_fc"}'], TOKEN, "This format has"),
         (["--task", "x", "--url", "http://127.0.0.1:1"], TOKEN, "No environment service answers at "),
     ],
 )
