@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from env_service.environments.base import Document, Guard
+from env_service.environments.kit.blame import blame
 from env_service.environments.kit.environment import ToolEnvironment
 from env_service.environments.kit.tasks import Check, ToolTask
 from env_service.environments.kit.worlds import MethodWorld
@@ -84,3 +86,19 @@ def test_a_turn_that_was_not_ended_with_the_stop_tool_fails_from_any_state() -> 
     assert blames(EndedByTool(), ["amber"], ["birch"]) == [None, None]
     assert blames(EndedByTool(), ["cedar"], ["birch"], closings=[done, "Done."]) == ["own", "own"]
     assert blames(EndedByTool(), ["cedar"], ["birch"], closings=[done, done]) == ["own", "inherited"]
+
+
+def test_replays_in_a_world_that_waits_without_computing_end_too() -> None:
+    class Waiting(Words):
+        def tool_say(self, word: str) -> str:
+            time.sleep(0.05)
+            return super().tool_say(word)
+
+    class Elsewhere(TwoTurns):
+        def world(self, task: ToolTask) -> Words:
+            return Waiting()
+
+    turns = [[CallEvidence("say", {"word": "cedar"}, True)] * 100] * 2
+    began = time.monotonic()
+    assert blame(Elsewhere().scene("both", {}), turns, [True, True], seconds=0.02) == ("own", "own")
+    assert time.monotonic() - began < 2.5

@@ -6,8 +6,8 @@ The calls of a failed turn are replayed from the reference's state before that t
   fail (possibly a turn that passed itself but left the world in another state, for example in another folder);
 - inherited: the turn passes there.
 
-With default limits a replay takes well below a millisecond, unless the policy made calls near their deadline. If a
-failure is not decided in time, it counts as its turn's own.
+With default limits a replay takes well below a millisecond, unless the policy made calls near their deadline or another
+process has the world. If a failure is not decided in time, it counts as its turn's own.
 """
 
 import time
@@ -19,7 +19,8 @@ from env_service.environments.kit.tasks import World
 from seal.method.diagnosis.evidence import Blame, CallEvidence
 
 REPLAY_SECONDS = 2.0
-"""Processor time after which no further call is played."""
+"""Processor time after which no further call is played; replays that wait without computing get six times as long."""
+_WAITING_FACTOR = 6
 
 
 def blame(
@@ -34,7 +35,7 @@ def blame(
     turns: the calls of each turn that took place. failed: whether the verifier rejected it; a turn without a reference
     is judged by its calls. hopeless: turns that fail from any state. seconds: processor time for all replays together.
     """
-    replays = _Replays(scene, turns, time.process_time() + seconds)
+    replays = _Replays(scene, turns, seconds)
     blames: list[Blame | None] = [None] * len(turns)
     for index, calls in enumerate(turns):
         if not replays.references[index]:
@@ -50,8 +51,10 @@ def blame(
 class _Replays:
     """Plays turns of an episode in place of the reference's own turns."""
 
-    def __init__(self, scene: Scene, turns: History, deadline: float) -> None:
-        self._scene, self._turns, self._deadline = scene, turns, deadline
+    def __init__(self, scene: Scene, turns: History, seconds: float) -> None:
+        self._scene, self._turns = scene, turns
+        limits = {time.process_time: seconds, time.monotonic: _WAITING_FACTOR * seconds}
+        self._deadlines = {clock: clock() + limit for clock, limit in limits.items()}
         self.references = [[CallEvidence(*call, True) for call in scene.reference(turn)] for turn in range(len(turns))]
 
     def origin(self, index: int) -> int:
@@ -68,14 +71,19 @@ class _Replays:
             return False
         if set(played) == {index} and self._is_reference(index):
             return True
+        if self._late():
+            return None
         world, history = self._scene.world(), []
         for number, calls in enumerate(self.references[: index + 1]):
             history.append([])
             for call in played.get(number, calls):
-                if time.process_time() > self._deadline:
+                if self._late():
                     return None
                 history[-1].append(self._again(world, call))
         return self._scene.check(world, index, history).passed
+
+    def _late(self) -> bool:
+        return any(clock() > deadline for clock, deadline in self._deadlines.items())
 
     def _again(self, world: World, call: CallEvidence) -> CallEvidence:
         """The call made in another world; a call that did not run the first time is not run now."""
