@@ -1,5 +1,7 @@
 """An own environment whose tools' documents are JSON Schema as real programs write it."""
 
+from dataclasses import replace
+
 import numpy
 import pytest
 
@@ -278,6 +280,25 @@ def test_booleans_of_numpy_are_comparisons(given, label):
 def test_what_is_no_boolean_is_no_comparison(given):
     with pytest.raises(TypeError, match=r"Check.state_match is .*: give True, False or None\."):
         Check(state_match=given)
+
+
+def test_one_text_is_not_taken_for_its_letters():
+    for forgotten in (lambda: Check(absent=("keep")), lambda: UserPart("Ask.", stops=("###STOP###"))):
+        with pytest.raises(TypeError):
+            forgotten()
+
+
+def test_a_group_with_tasks_on_one_side_and_on_neither_is_held_out():
+    class Sides(Keep):
+        def load(self):
+            calls, sides = ((("keep", {}),),), ("train", None, "eval")
+            return [ToolTask(f"{side}", "all", side, side or "train", ("Go.",), calls) for side in sides]
+
+    class Shared(Sides):
+        def load(self):
+            return [replace(task, group="all") for task in super().load()]
+
+    assert [made().splits()["default"].held_out for made in (Sides, Shared)] == [True, False]
 
 
 class Talks(Own):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
-from env_service.environments.base import Call, Document, Guard, Json, Side, Split, TaskFacts
+from env_service.environments.base import Call, Document, Guard, Json, Split, TaskFacts
 from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.environments.kit.scene import Scene
 from env_service.environments.kit.settings import EVALUATION_SPLITS, EpisodeParams, read_settings
@@ -35,10 +35,8 @@ class ToolEnvironment(TaskSource):
 
     def splits(self) -> Mapping[str, Split]:
         """Return the default split, whose sides share no group, and any further splits."""
-        groups: dict[str, set[Side | None]] = {}
-        for task in self._facts:
-            groups.setdefault(task.group, set()).add(task.side)
-        default = Split(self.rule, held_out=all(len(sides) == 1 for sides in groups.values()))
+        train, held_out = ({task.group for task in self._facts if task.side == side} for side in ("train", "eval"))
+        default = Split(self.rule, held_out=train.isdisjoint(held_out))
         return {"default": default, **{name: split for name, (split, _) in self.further_splits().items()}}
 
     def task_ids(self, split: str) -> Sequence[str]:

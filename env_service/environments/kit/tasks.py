@@ -46,6 +46,9 @@ class ToolTask(Turns):
     def __post_init__(self) -> None:
         if len(self.users) != len(self.reference) or not self.users:
             raise ValueError(f"task {self.id!r} has {len(self.users)} user turns and {len(self.reference)} references.")
+        for name in ("id", "category", "group"):
+            if not isinstance(value := getattr(self, name), str):
+                raise ValueError(f"task {self.id!r}: its {name} is {value!r:.80}, which is not text.")
         for call in (call for calls in self.reference for call in calls):
             if len(call) != 2 or not isinstance(call[1], dict):
                 raise ValueError(f"task {self.id!r}: {call!r} in its reference is not a call: write (name, arguments).")
@@ -77,6 +80,10 @@ class UserPart:
     tools: Sequence[Document] = ()
     stops: tuple[str, ...] = ("###STOP###",)
     max_messages: int = 20
+
+    def __post_init__(self) -> None:
+        if isinstance(self.stops, str):
+            raise TypeError(f"UserPart.stops is the text {self.stops!r:.80}: write ({self.stops!r:.80},).")
 
     def opening(self) -> UserOpening:
         """The part as the model gets it."""
@@ -114,6 +121,8 @@ class Check:
             if (value := getattr(self, name)) not in (True, False, None):
                 raise TypeError(f"Check.{name} is {value!r:.80}: give True, False or None.")
             object.__setattr__(self, name, None if value is None else bool(value))  # numpy's True is another object
+        if isinstance(self.absent, str):
+            raise TypeError(f"Check.absent is the text {self.absent!r:.80}: write ({self.absent!r:.80},).")
 
     @property
     def passed(self) -> bool:
@@ -135,9 +144,6 @@ class World(Protocol):
 
     def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:
         """Judge user turn `turn` (from 0) when it ends. calls: the turn's calls. Changes nothing."""
-
-
-_MISSING = (("description", ""), ("parameters", {}))
 
 
 class TaskSource(ABC):
@@ -171,7 +177,8 @@ class TaskSource(ABC):
 
     def described(self, task: ToolTask) -> Sequence[Document]:
         """The same, with an empty description and empty parameters if a document has none."""
-        return [{**tool, **{key: none for key, none in _MISSING if tool.get(key) is None}} for tool in self.tools(task)]
+        empty = {"description": "", "parameters": {}}
+        return [{**tool, **{key: empty[key] for key in empty if tool.get(key) is None}} for tool in self.tools(task)]
 
     @abstractmethod
     def world(self, task: ToolTask) -> World:

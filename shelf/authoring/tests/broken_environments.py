@@ -174,6 +174,15 @@ class Unbracketed(Sound):
         return [replace(task, reference=(task.reference[0][0],)) for task in super().load()]
 
 
+class ByLength(Sound):
+    """Groups its tasks by a number, as a database would."""
+
+    name = "by_length"
+
+    def load(self) -> Sequence[ToolTask]:
+        return [replace(task, group=len(task.id)) for task in super().load()]
+
+
 class Blunt(Sound):
     """Answers `check` with a boolean."""
 

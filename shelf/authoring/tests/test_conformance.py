@@ -77,6 +77,7 @@ SENTENCES = {
     "Misspelt": ("reference passes", "reward 0.0, stop answered; Error: there is no tool 'sya'."),
     "WrongReference": ("reference passes", "stop answered; calls executed, the state differs from the expected one"),
     "Unbracketed": ("tasks and splits", "task 'amber': 'say' in its reference is not a call: write (name, arguments)."),
+    "ByLength": ("tasks and splits", "task 'amber': its group is 5, which is not text."),
 }
 """Environments with one mistake of their authors: the check that fails alone, and a part of its sentence."""
 
