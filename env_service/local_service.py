@@ -61,10 +61,8 @@ class LocalService:
                     pass
                 time.sleep(POLL_S)
         self.stop()
-        raise ServiceError(
-            "environment_unreachable",
-            f"The environment service was not ready within {START_DEADLINE_S:g} s; see {self._log}.",
-        )
+        late = f"The environment service was not ready within {START_DEADLINE_S:g} s; see {self._log}."
+        raise ServiceError("environment_unreachable", late)
 
     def ended(self) -> str | None:
         """Say in one sentence how the process ended; None while it runs and before the start."""

@@ -72,9 +72,8 @@ class ToolEpisode:
         self._parse_errors = settings.on_parse_error(scene.category)
         self._max_steps = settings.max_steps or scene.max_steps
         self._wording = scene.format.cue_wording
-        self._leak_guard: LeakGuard | None = None
-        if settings.leak_guard and self._omega is not None:
-            self._leak_guard = LeakGuard(scene.secrets(), tuple(scene.tools(0)), self._wording)
+        watched = settings.leak_guard and self._omega is not None
+        self._leak_guard = LeakGuard(scene.secrets(), tuple(scene.tools(0)), self._wording) if watched else None
         self._world = scene.world()
         self._turns = [_Turn()]
         self._awaits_user = scene.part is not None
@@ -189,14 +188,10 @@ class ToolEpisode:
         """
         if self._scene.part is not None:
             return self._whole_evidence(cut)
-        blames, turns = self._blame(), []
-        for index in range(self._scene.turns):
-            needed = self._scene.needed(index)
-            if index >= len(self._turns):
-                turns.append(TurnEvidence(turn=index, expected_calls=len(needed.tools), stop="not_reached"))
-                continue
-            turns.append(self._turn_evidence(index, needed, cut, blame=blames[index]))
-        return tuple(turns)
+        needed = [self._scene.needed(turn) for turn in range(self._scene.turns)]
+        reached = [self._turn_evidence(n, needed[n], cut, blame=blame) for n, blame in enumerate(self._blame())]
+        rest = enumerate(needed[len(reached) :], len(reached))
+        return (*reached, *(TurnEvidence(turn, len(each.tools), stop="not_reached") for turn, each in rest))
 
     def _turn_evidence(self, index: int, needed: Needed, cut: Stop | None, **others: Any) -> TurnEvidence:
         turn = self._turns[index]
@@ -220,13 +215,10 @@ class ToolEpisode:
         """The evidence of a dialogue that is judged as a whole, in its last turn."""
         before = self._turns[:-1]
         earlier = tuple(replace(call, arguments={}, result="", violations=()) for turn in before for call in turn.calls)
-        unjudged = [
-            self._turn_evidence(n, Needed((), ()), None, judged="passed" if self._valid else "later")
-            for n in range(len(before))
-        ]
-        whole = self._turn_evidence(
-            len(before), self._scene.needed(None), cut, judged="dialogue", earlier=earlier
-        )  # without a blame: an earlier call or the user may have caused a failure
+        judged = "passed" if self._valid else "later"
+        unjudged = [self._turn_evidence(n, Needed((), ()), None, judged=judged) for n in range(len(before))]
+        # Without a blame: an earlier call or the user may have caused a failure.
+        whole = self._turn_evidence(len(before), self._scene.needed(None), cut, judged="dialogue", earlier=earlier)
         return (*unjudged, whole)
 
     def _blame(self) -> tuple[Blame | None, ...]:
@@ -392,19 +384,15 @@ class ToolEpisode:
                 self._turn.check = self._scene.judge(self._world, history, said)
                 self._valid = self._scene.verdict(history, self._turn.check.passed)
         elif self._in_last_turn and self._scene.judges(stop, True):
-            wanted = [turn for index, turn in enumerate(self._turns) if self._scene.needed(index).tools]
-            passed = all(turn.check.passed for turn in wanted)
+            passed = all(turn.check.passed for n, turn in enumerate(self._turns) if self._scene.needed(n).tools)
             self._valid = self._scene.verdict(history, passed)
         return self._answer([_message("user", COMPLETED)], None)
 
     def _answer(self, state: list[Message], action: ActionEvidence | None) -> Step:
         errors = [call.error for call in action.calls if call.error] if action else []
         refused = "refusal" if action and action.refusals else None
-        info = {
-            "turn": self._index,
-            "stop": self._turn.stop if self._ended else None,
-            "error_class": errors[0] if errors else refused,
-        }
+        stop, error = self._turn.stop if self._ended else None, errors[0] if errors else refused
+        info = {"turn": self._index, "stop": stop, "error_class": error}
         return {"state": state, "reward": float(self._valid), "is_terminated": self._ended, "info": info}
 
 

@@ -58,7 +58,8 @@ class RecordsWorld:
         answer = self._records.respond(name, arguments)
         if not answer.error:
             return Outcome(answer.text)
-        return Outcome(answer.text, "execution" if binds(_tools(self._domain)[name], arguments) else "signature")
+        tool = package.toolkit(self._domain).tools[name]
+        return Outcome(answer.text, "execution" if binds(tool, arguments) else "signature")
 
     def judge(self, calls: Sequence[CallEvidence], said: Sequence[str]) -> Check:
         """Compare the database with the reference's, and check that the user was told what they must learn."""
@@ -196,11 +197,6 @@ class TelecomUserEnvironment(TelecomEnvironment):
 @cache
 def _documents(domain: Domain) -> tuple[Document, ...]:
     return package.schemas(package.toolkit(domain))
-
-
-@cache
-def _tools(domain: Domain) -> Mapping[str, Any]:
-    return package.toolkit(domain).tools
 
 
 @cache
