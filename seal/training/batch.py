@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Self
 
 import torch
@@ -44,12 +45,13 @@ def by_rollout(keys: Iterable[str]) -> list[list[str]]:
 class StepBatch:
     """One step's n trajectories, without verl's padding.
 
-    partition, keys: where TransferQueue holds their m dialogues. owners: the trajectory of each dialogue, from 0.
-    records, groups: what is known of each trajectory, and its standing in its GRPO group. The rest is by dialogue, and
-    empty until `with_tokens`: advantages are verl's group-relative A_j, one value per response token, (L_i,) each;
-    masks are True for sampled tokens, (L_i,) each; rollout_logprobs and actor_logprobs are natural logarithms of the
-    sampled tokens' probabilities under the rollout engine and under the actor before its update, (L_i,) each, or empty
-    when the recipe does not compute one of them.
+    partition, keys: where TransferQueue holds their m dialogues, by trajectory, the main one of each last (verl spreads
+    its batch over ranks, whose order is another). owners: the trajectory of each dialogue, from 0. records, groups:
+    what is known of each trajectory, and its standing in its GRPO group. The rest is by dialogue, and empty until
+    `with_tokens`: advantages are verl's group-relative A_j, one value per response token, (L_i,) each; masks are True
+    for sampled tokens, (L_i,) each; rollout_logprobs and actor_logprobs are natural logarithms of the sampled tokens'
+    probabilities under the rollout engine and under the actor before its update, (L_i,) each, or empty when the recipe
+    does not compute one of them.
     """
 
     partition: str
@@ -65,15 +67,14 @@ class StepBatch:
     @classmethod
     def read(cls, batch: KVBatchMeta) -> Self:
         """Read the records of a batch of finished rollouts."""
-        keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
-        rollouts = by_rollout(keys)
-        owner = {key: number for number, dialogues in enumerate(rollouts) for key in dialogues}
+        rollouts = by_rollout(key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding"))
+        owners = [number for number, dialogues in enumerate(rollouts) for _ in dialogues]
         main = [dialogues[-1] for dialogues in rollouts]
         data = tq.kv_batch_get(keys=main, partition_id=batch.partition_id, select_fields=["uid", "extra_fields"])
         texts = (extra["reward_extra_info"]["seal"] for extra in data.pop("extra_fields").tolist())
         records = [TrajectoryRecord.from_json(text) for text in texts]
         groups = mark_groups(data.pop("uid").tolist(), records)
-        return cls(batch.partition_id, tuple(keys), tuple(map(owner.get, keys)), tuple(records), tuple(groups))
+        return cls(batch.partition_id, tuple(chain(*rollouts)), tuple(owners), tuple(records), tuple(groups))
 
     def with_tokens(self, scored_by_actor: bool = True) -> Self:
         """Return the batch with the tensors that verl has computed for its tokens.

@@ -219,6 +219,19 @@ def test_a_failed_rollout_learns_from_no_message_after_the_turn_that_its_credit_
     assert all(torch.equal(masks[key], mask) for key, mask in played.field("loss_mask").items()), "the token mean stays"
 
 
+def test_credit_ends_in_the_main_dialogue_wherever_verl_has_put_it(step):
+    """verl spreads the rows of a batch over its ranks, so another dialogue may come after the main one."""
+    own = {"diagnosis": [{"turn": 0, "blame": "own"}, {"turn": 1, "blame": None}]}
+    changes, several = {"b_1_0": own, "b_1_1": own}, {"b_1": ([1, 1], [1, 1, 1])}
+    credit = ("seal.reweighting.credit=failed", "seal.reweighting.enabled=false")
+    played, second = step(*credit, changes=changes, several=several), group_relative(SCORES["b"])[1]
+    played.batch.reorder([*reversed(range(len(played.keys)))])
+    played.trainer._compute_advantage(played.batch, {})
+    found = played.field("advantages")
+    torch.testing.assert_close(found["b_1_1"], torch.tensor([second, 0.0, second]))
+    torch.testing.assert_close(found["b_1_0"], torch.tensor([second, second]))
+
+
 @pytest.mark.parametrize("change", [{"infra": "engine", "labels": ()}, {"excluded": True}], ids=["lost", "excluded"])
 def test_what_is_lost_or_excluded_is_apart_and_the_others_do_not_see_its_reward(step, change):
     played = step(changes={"a_2_0": change})
