@@ -60,20 +60,23 @@ def weight(
     counted = [label for label in labels if label not in EXCLUDED]
     if not counted:
         return 1.0
-    for label in counted:
-        if label not in rho:
-            raise ValueError(f"label {label!r} has no utility: declare it here or add it to seal.reweighting.rho")
+    if unknown := [label for label in counted if label not in rho]:
+        raise ValueError(f"label {unknown[0]!r} has no utility: declare it here or add it to seal.reweighting.rho")
     mean = sum(rho[label] for label in counted) / len(counted)
     return _clip(extension.weigh(counted, rho) if extension.weigh else mean, settings)
 
 
-def reach(diagnosis: Sequence[Mapping[str, Any]], credit: Credit, lot: str) -> int | None:
-    """The last turn that a failed trajectory's advantage reaches, from its diagnosis by turn; None: every turn.
+def reach(
+    diagnosis: Sequence[Mapping[str, Any]], evidence: Sequence[Mapping[str, Any]], credit: Credit, lot: str
+) -> int | None:
+    """The last turn that a failed trajectory's advantage reaches, from what is known by turn; None: every turn.
 
-    After the first turn that failed through the policy's own fault, a binary reward is 0 whatever follows: later tokens
-    add noise to GRPO's gradient, nothing to its mean. Without such a turn the controls do not cut either. lot: a seed.
+    After the first turn that needed a call and failed through the policy's own fault, a binary reward is 0 whatever
+    follows: later tokens add noise to GRPO's gradient, nothing to its mean. A call where none is needed decides no
+    reward. Without such a turn the controls do not cut either. lot: a seed.
     """
-    own = [turn["turn"] for turn in diagnosis if turn["blame"] == "own"]
+    wanted = {turn["turn"] for turn in evidence if turn["expected_calls"]}
+    own = [turn["turn"] for turn in diagnosis if turn["blame"] == "own" and turn["turn"] in wanted]
     if credit == "whole" or not own:
         return None
     drawn = random.Random(lot).choice(diagnosis)

@@ -127,7 +127,9 @@ class ClosedLoop:
     def reach(self, step: int, records: Sequence[TrajectoryRecord]) -> list[int | None]:
         """The last turn that A_j of each trajectory reaches; None: every turn, as for each that passed."""
         credit, lot = self._settings.reweighting.credit, f"credit:{self._settings.seed}:{step}"
-        return [None if x.passed else reach(x.diagnosis, credit, f"{lot}:{x.task}:{x.sample}") for x in records]
+        return [
+            None if x.passed else reach(x.diagnosis, x.evidence, credit, f"{lot}:{x.task}:{x.sample}") for x in records
+        ]
 
     def _rollout(self, step: int, record: TrajectoryRecord) -> Rollout:
         drawn = step if record.drawn is None else record.drawn
@@ -167,11 +169,8 @@ def records_to_log(
 
 def _order(records: Sequence[TrajectoryRecord], groups: Sequence[Group]) -> list[int]:
     """The trajectories that count, in an order that does not depend on which ended first: the controls draw in it."""
-
-    def identity(place: int) -> tuple[str, str, int]:
-        return records[place].data_source, records[place].task_id, records[place].sample
-
-    return sorted((place for place, group in enumerate(groups) if group.counts), key=identity)
+    places = [place for place, group in enumerate(groups) if group.counts]
+    return sorted(places, key=lambda i: (records[i].data_source, records[i].task_id, records[i].sample))
 
 
 def _record(

@@ -80,7 +80,8 @@ class Step:
 def _row(uid, sample, mask, changes, noise):
     length, score = len(mask), SCORES[uid][sample]
     spans = tuple((turn, turn, turn + 1) for turn in range(min(2, length)))  # a token each; the rest keep w
-    base = {"labels": LABELS[uid][sample], "spans": spans, **changes}
+    needed = [{"turn": turn, "expected_calls": 1} for turn in range(2)]
+    base = {"labels": LABELS[uid][sample], "evidence": needed, "spans": spans, **changes}
     record = TrajectoryRecord(f"multi_turn_base_{uid}", "base@2", "base", "train", sample, score, **base)
     logprobs = -torch.arange(1.0, length + 1)
     return {

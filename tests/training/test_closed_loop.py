@@ -205,6 +205,7 @@ METHOD = {
     "reweighting.credit": "seal.reweighting.credit=first",
 }
 FAILED = ({"turn": 0, "blame": None}, {"turn": 1, "blame": "own"})
+NEEDED = ({"turn": 0, "expected_calls": 1}, {"turn": 1, "expected_calls": 1})
 
 
 @pytest.mark.parametrize("override", METHOD.values(), ids=METHOD)
@@ -216,7 +217,7 @@ def test_a_changed_setting_of_the_method_holds_in_the_next_step(override):
     def fourth(*overrides):
         loop = ClosedLoop(settings(*overrides))
         loop.restore(first.state)
-        failed = replace(record(0, ("pass", "state_mismatch")), diagnosis=FAILED)
+        failed = replace(record(0, ("pass", "state_mismatch")), diagnosis=FAILED, evidence=NEEDED)
         return loop.omega_to_send(), run(loop, 4, mixed()), loop.reach(4, [failed])
 
     assert fourth(override) != fourth()
