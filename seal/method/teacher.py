@@ -5,7 +5,7 @@ gives. `seal/rollout/lesson.py` replays a success.
 """
 
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
 
@@ -138,27 +138,21 @@ def figures(prompts: Prompts) -> dict[str, dict[str, float]]:
     of prompts favours neither. transfer: the mean over taught rollouts (`Trial.transfer`), absent without one.
     """
     seen: dict[str, list[Trial]] = {}
+    lifts: dict[str, list[float]] = {}
     for environment, rollouts in prompts:
         for rollout in rollouts:
             for cue in rollout.cues:
                 seen.setdefault(f"{environment}/{cue}", []).append(rollout)
-    found, lifts = {}, _by_cue(prompts)
-    for name, told in sorted(seen.items()):
-        lift, transfers = lifts.get(name), [each.transfer for each in told if each.transfer is not None]
-        passed, taught = sum(each.score >= 1 for each in told), sum(each.taught for each in told)
-        found[name] = {"shown": len(told), "passed": passed, "taught": taught, "prompts": len(lift or ())}
-        found[name] |= {"lift": statistics.fmean(lift)} if lift else {}
-        found[name] |= {"transfer": statistics.fmean(transfers)} if transfers else {}
-    return found
-
-
-def _by_cue(prompts: Iterable[tuple[str, Sequence[Trial]]]) -> dict[str, list[float]]:
-    """The paired lifts of each "environment/cue", by prompt."""
-    lifts: dict[str, list[float]] = {}
-    for environment, rollouts in prompts:
         for cue, lift in _lifts(rollouts).items():
             lifts.setdefault(f"{environment}/{cue}", []).append(lift)
-    return lifts
+    found = {}
+    for name, told in sorted(seen.items()):
+        paired, transfers = lifts.get(name, ()), [each.transfer for each in told if each.transfer is not None]
+        passed, taught = sum(each.score >= 1 for each in told), sum(each.taught for each in told)
+        found[name] = {"shown": len(told), "passed": passed, "taught": taught, "prompts": len(paired)}
+        found[name] |= {"lift": statistics.fmean(paired)} if paired else {}
+        found[name] |= {"transfer": statistics.fmean(transfers)} if transfers else {}
+    return found
 
 
 def _lifts(rollouts: Sequence[Trial]) -> dict[str, float]:

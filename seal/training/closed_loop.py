@@ -106,8 +106,10 @@ class ClosedLoop:
         """
         settings, shown = self._settings, self._state.omega
         order = _order(records, groups)
-        compared = [[records[i] for i in places] for places in by_prompt(groups).values()]
-        prompts = self._trials(records, groups, transfers or {}) if self._teacher.teaches else []
+        prompts, told = by_prompt(groups).values(), transfers or {}
+        compared = [[records[i] for i in places] for places in prompts]
+        trials = [[self._trial(records[i], told.get(i)) for i in places] for places in prompts]
+        environments = (prompt[0].environment for prompt in compared)
         rollouts = [self._rollout(step, records[i]) for i in order]
         control = partial(
             relabel, settings=settings.diagnosis, extension=self._extension, seed=settings.seed, step=step
@@ -116,10 +118,10 @@ class ClosedLoop:
         self._state = played.state
         w = dict(zip(order, played.w, strict=True))
         record = replace(
-            _record(step, records, groups, [records[i] for i in order], played),
+            _record(step, records, groups, compared, played),
             omega=SentOmega.of(shown) if settings.shows_omega else None,
             lift=Lift.of([each for each in prompt if self._teacher.comparable(each.sample)] for prompt in compared),
-            teaching=figures(prompts),
+            teaching=figures([*zip(environments, trials, strict=True)]) if self._teacher.teaches else {},
         )
         report = StepReport(record, self._state.profile.to_json(), self.omega_to_send())
         return [w.get(i, 0.0) for i in range(len(records))], report
@@ -135,18 +137,11 @@ class ClosedLoop:
         drawn = step if record.drawn is None else record.drawn
         return Rollout(record.category, record.labels, record.score, drawn, not (self._teacher.teaches and record.cues))
 
-    def _trials(
-        self, records: Sequence[TrajectoryRecord], groups: Sequence[Group], transfers: Mapping[int, float]
-    ) -> list[tuple[str, list[Trial]]]:
-        """The rollouts that a teacher compares, by prompt, with the prompt's environment."""
-
-        def trial(i: int) -> Trial:
-            record = records[i]
-            failures = self._teacher.failures(record.signals, record.cues)
-            comparable = self._teacher.comparable(record.sample)
-            return Trial(record.cues, failures, record.score, record.taught, transfers.get(i), comparable)
-
-        return [(records[places[0]].environment, [*map(trial, places)]) for places in by_prompt(groups).values()]
+    def _trial(self, record: TrajectoryRecord, transfer: float | None) -> Trial:
+        """A rollout as a teacher compares it."""
+        failures = self._teacher.failures(record.signals, record.cues)
+        comparable = self._teacher.comparable(record.sample)
+        return Trial(record.cues, failures, record.score, record.taught, transfer, comparable)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -173,23 +168,29 @@ def _order(records: Sequence[TrajectoryRecord], groups: Sequence[Group]) -> list
     return sorted(places, key=lambda i: (records[i].data_source, records[i].task_id, records[i].sample))
 
 
+def _has_signal(prompt: Sequence[TrajectoryRecord]) -> bool:
+    """Whether an advantage of a prompt's rollouts differs from 0 (`plain_advantages`: of a teacher's, the lessons')."""
+    plain, every = {each.score for each in prompt if not each.cues}, {each.score for each in prompt}
+    return len(plain) > 1 or (len(every) > 1 and any(each.taught for each in prompt))
+
+
 def _record(
     step: int,
     records: Sequence[TrajectoryRecord],
     groups: Sequence[Group],
-    counting: Sequence[TrajectoryRecord],
+    prompts: Sequence[Sequence[TrajectoryRecord]],
     played: Round,
 ) -> StepRecord:
-    """The figures of a step and of its round. counting: those that count, in the round's order."""
-    rollouts = [[records[i] for i in places] for places in by_prompt(groups).values()]
+    """The figures of a step and of its round. prompts: the rollouts that count, by prompt."""
+    counting = [record for prompt in prompts for record in prompt]
     return replace(
         StepRecord.of(step, records),
         label_counts=count_labels(played.labels),
         rho=dict(played.state.rho),
         w=Range.of(played.w),
-        groups_with_spread=sum(len({each.score for each in prompt}) > 1 for prompt in rollouts),
+        groups_with_spread=sum(map(_has_signal, prompts)),
         trajectories_dropped=len(records) - len(counting),
-        groups_dropped=len({group.uid for group in groups}) - len(rollouts),
+        groups_dropped=len({group.uid for group in groups}) - len(prompts),
         staleness=Range.of([step - 1 - record.weights[0] for record in counting if record.weights]),
         events=played.events,
     )

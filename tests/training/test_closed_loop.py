@@ -371,6 +371,18 @@ def test_a_step_tells_what_each_cue_gave():
     assert taught(ClosedLoop(settings()), 1, passed=2).record.teaching == {}
 
 
+def test_a_prompt_that_passes_only_with_cues_and_teaches_nothing_has_no_signal():
+    """Its plain rollouts are compared with each other, and the cued ones have no gradient: every advantage is 0."""
+
+    def signal(rows) -> int:
+        return run(ClosedLoop(settings(*RETRY)), 1, rows)[1].record.groups_with_spread
+
+    assert signal(retried(passed=2)) == 1 and signal(retried(passed=0)) == 0
+    for control in (0.0, 1.0):
+        untaught = [replace(each, taught=False, silent=bool(each.cues)) for each in retried(2, control)]
+        assert signal(untaught) == control
+
+
 def test_the_lift_of_retries_is_none_of_the_choice_of_their_prompts():
     record = taught(ClosedLoop(settings(*RETRY)), 1, passed=3, control=1.0).record
     assert record.lift.mean == 0.0 and record.lift.prompts == 8
