@@ -122,7 +122,7 @@ def _require_nothing_lost(recipe: Recipe) -> None:
     """
     steps = read_steps(recipe.folder.steps)[0] if recipe.folder.steps.exists() else ()
     last = steps[-1].step if steps else 0
-    launches = training_launches(recipe.folder, last)
+    launches = training_launches(recipe.folder)  # one that ended before its first step too
     every = {begun: each["config"].get("trainer", {}).get("save_freq", -1) for begun, each in launches.items()}
     if any(saves > 0 and last // saves > begun // saves for begun, saves in every.items()):
         raise LaunchError(

@@ -58,7 +58,7 @@ def same_model(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | No
     return old == new if old and new else None
 
 
-def training_launches(folder: RunFolder, last: int) -> dict[int, Mapping[str, Any]]:
+def training_launches(folder: RunFolder, last: float = float("inf")) -> dict[int, Mapping[str, Any]]:
     """The facts of the launches that trained a run up to the step `last`, by the step that each continued after."""
     lines = read_jsonl(folder.launches) if folder.launches.exists() else ()
     values = [line.value for line in lines if isinstance(line, Line) and {"step", "config"} <= line.value.keys()]

@@ -379,9 +379,11 @@ def test_a_run_whose_checkpoints_are_gone_keeps_its_logs(launched, tmp_path):
 def test_a_run_that_began_with_another_runs_checkpoint_and_saved_none_does_not_start_over(config, tmp_path):
     log = RunLog(tmp_path / "run")
     log.launch({"config": {"trainer": {"save_freq": 4}}}, step=4)
-    log.step(StepReport(StepRecord.from_line({**STEP, "step": 7}), {}, None))
-    with pytest.raises(LaunchError, match="began after step 4 of another run's checkpoint and has saved none"):
-        find_start(Recipe.of(config), "auto")
+    for ended in (None, 4, 7):  # before it read the checkpoint, which brings the log of its own step; later
+        if ended:
+            log.step(StepReport(StepRecord.from_line({**STEP, "step": ended}), {}, None))
+        with pytest.raises(LaunchError, match="began after step 4 of another run's checkpoint and has saved none"):
+            find_start(Recipe.of(config), "auto")
 
 
 def test_a_resume_that_would_train_nothing_or_discard_steps_is_refused(config, tmp_path, saved):
