@@ -23,10 +23,10 @@ from seal.system.text import clipped, first_line, without_thoughts
 USER = "the user"
 """Who is waited for."""
 ATTEMPTS, PAUSE_S = 3, 0.5
-MAX_BYTES = 2**18
-"""Bytes of the endpoint's answer at most."""
-MAX_TOKENS = 1024
-"""Tokens of one message at most."""
+MAX_BYTES, MAX_TOKENS = 2**18, 1024
+"""The most bytes of the endpoint's answer, and the most tokens of one message."""
+SEEDS = 2**31
+"""Providers accept only smaller seeds."""
 
 
 class Spoken(NamedTuple):
@@ -86,7 +86,7 @@ class ModelUser:
             self._messages.append({**message, **answers})
         settings, began = self._settings, time.monotonic()
         body = {"model": settings.model, "messages": self._messages, "temperature": settings.temperature}
-        body |= {"seed": zlib.crc32(f"{self._seed}/{self._said}".encode()), "max_tokens": MAX_TOKENS}
+        body |= {"seed": zlib.crc32(f"{self._seed}/{self._said}".encode()) % SEEDS, "max_tokens": MAX_TOKENS}
         body |= {"tools": self._tools} if self._tools else {}
         self._said += 1
         try:

@@ -32,6 +32,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import ChoiceDeltaToolCall
 
+from seal.rollout.user import SEEDS
 from seal.settings.sentences import nearest
 from seal.system.net import is_address, is_loopback
 from seal.system.text import enumeration, one_line
@@ -330,7 +331,7 @@ class ChatClient:
         the endpoint would refuse every request.
         """
         fields = {name: value for name, value in asdict(sampling).items() if value is not None}
-        fields |= {"seed": seed, **self.endpoint.extra}
+        fields |= {"seed": seed % SEEDS, **self.endpoint.extra}
         asked = {"messages": list(messages), **({"tools": list(tools)} if tools else {})}
         try:
             completion = await self._through_outages(asked, fields, request_id, thoughts)

@@ -27,6 +27,18 @@ def test_it_may_take_longer_than_http_clients_wait_by_default(monkeypatch):
         assert asyncio.run(said()).text == "I want milk." and len(asked) == 1
 
 
+def test_its_seeds_are_those_that_providers_accept():
+    with user_server(lambda body: "I want milk.") as (url, asked):
+
+        async def said():
+            user = asked_at(url)
+            for _ in range(20):  # half of all texts have a larger hash
+                await user.say([])
+
+        asyncio.run(said())
+    assert len({body["seed"] for body in asked}) == 20 and max(body["seed"] for body in asked) < 2**31
+
+
 WANTS = {"choices": [{"message": {"content": "I want milk."}}]}
 
 

@@ -84,6 +84,18 @@ def test_a_request_carries_what_the_recipe_samples_with_and_the_key(monkeypatch)
     assert (named["authorization"], named["x-request-id"]) == ("Bearer secret", "task/0/1")
 
 
+def test_a_seed_is_one_that_providers_accept():
+    async def seeded(url):
+        client = ChatClient(Endpoint(url, "m"))
+        for seed in (2**31 - 1, 2**31, 2**32 - 1):
+            await client.complete([USER], Sampling(), seed, "task/0/1")
+        await client.close()
+
+    with answering([(200, answer(content="a"))]) as (url, got):
+        asyncio.run(seeded(url))
+    assert [body["seed"] for _, body in got] == [2**31 - 1, 0, 2**31 - 1]
+
+
 @pytest.mark.parametrize("count", ["12", None, -1, True, [3], "\ud800"], ids=str)
 def test_a_count_of_tokens_that_is_none_loses_no_answer(count):
     said = {**json.loads(answer(content="hello")), "usage": {"completion_tokens": count, "prompt_tokens": 3}}

@@ -21,8 +21,6 @@ Messages = Sequence[Mapping[str, str]]
 FAULTS_IN_A_ROW = 10
 """After this many failed requests without an answer in between, no more are sent."""
 SUFFIX = ".answers.jsonl"
-_SEEDS = 2**31 - 1
-"""Providers do not accept larger seeds."""
 _MESSAGE_TOKENS = 8
 """The most tokens that a chat template puts around a message."""
 
@@ -137,7 +135,7 @@ class EndpointModel:
         request = json_hash([self.name, list(messages), asdict(sampling), self._settings, name])
         if (known := self._answers.get(request)) is not None:
             return known
-        seed = zlib.crc32(f"{self._seed}/{name}".encode()) & _SEEDS
+        seed = zlib.crc32(f"{self._seed}/{name}".encode())
         characters = sum(len(message["content"]) for message in messages)
         most = characters // 2 + _MESSAGE_TOKENS * len(messages) + (sampling.max_tokens or 0)
         self._require_budget(most)
