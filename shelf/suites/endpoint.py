@@ -333,13 +333,13 @@ class ChatClient:
         fields = {name: value for name, value in asdict(sampling).items() if value is not None}
         fields |= {"seed": seed % SEEDS, **self.endpoint.extra}
         asked = {"messages": list(messages), **({"tools": list(tools)} if tools else {})}
+        request = asked, fields, request_id, thoughts
         try:
-            completion = await self._through_outages(asked, fields, request_id, thoughts)
+            return read_reply(await self._through_outages(*request), self.endpoint.shown, tools is not None)
         except ContextExceeded:  # fewer tokens are left; without a limit, an endpoint uses what is left
             if fields.pop("max_tokens", None) is None:
                 raise
-            completion = await self._through_outages(asked, fields, request_id, thoughts)
-        return read_reply(completion, self.endpoint.shown, tools is not None)
+            return read_reply(await self._through_outages(*request), self.endpoint.shown, tools is not None)
 
     async def _through_outages(self, *request: Any) -> ChatCompletion:
         """The answer; gives up wait_s seconds after the endpoint was found to be down.

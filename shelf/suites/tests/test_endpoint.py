@@ -541,8 +541,9 @@ def test_what_no_retry_fixes_is_refused_at_once(status):
         assert len(got) == 1
 
 
-def test_a_message_limit_beyond_the_context_of_a_small_model_is_left_out():
-    refusal = (400, '{"error": {"message": "max_tokens=4096 cannot be greater than max_model_len=2048."}}')
+@pytest.mark.parametrize("status", [400, 200])  # a gateway may wrap the error
+def test_a_message_limit_beyond_the_context_of_a_small_model_is_left_out(status):
+    refusal = (status, '{"error": {"message": "max_tokens=4096 cannot be greater than max_model_len=2048."}}')
     with answering([refusal, (200, answer(content="hello"))]) as (url, got):
         assert asyncio.run(ask(url)).text == "hello"
     assert ["max_tokens" in body for _, body in got] == [True, False]
