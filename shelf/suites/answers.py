@@ -21,7 +21,7 @@ class EndpointFault(SpeakerFault):
     """The endpoint gave no usable answer to one request; cause names the kind."""
 
     def __init__(self, cause: str, message: str):
-        super().__init__(cause, one_line(message))
+        super().__init__(cause, one_line(message).encode("utf-8", "replace").decode())  # as a log can hold it
 
 
 class RequestRefused(EndpointFault):

@@ -114,6 +114,16 @@ def test_half_a_surrogate_pair_can_be_logged():
     assert text.encode("utf-8") == b"a?"
 
 
+@pytest.mark.parametrize("status", [200, 400])
+def test_half_a_surrogate_pair_in_an_error_can_be_logged(status):
+    with pytest.raises(RequestRefused) as refused:  # an error may repeat the first characters of a message
+        reply_to((status, '{"error": {"message": "This text is flagged: a\\ud83d"}}'))
+    assert str(refused.value).encode("utf-8").endswith(b"a?")
+    with pytest.raises(EndpointFault) as fault:
+        reply_to((200, '{"error": {"message": "cannot read a\\ud83d"}}'))
+    assert b"cannot read a?" in str(fault.value).encode("utf-8")
+
+
 def test_an_endpoint_that_parses_tool_calls_is_refused():
     with pytest.raises(EndpointRefused, match="without a tool-call parser, or read its calls with --prompt-mode"):
         reply_to(answer(content=None, tool_calls=[{"id": "1"}]))
