@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -153,7 +152,7 @@ def bfcl(
             wait_s=60.0 if wait is None else wait,
             harness=None if harness is None else named_harness(harness),
             task_files=tuple(name for name in tasks or () if name != BENCHMARK),
-            extra=_fields(extra or "{}"),
+            extra=shared.extra_fields(extra or "{}"),
             user=UserSettings.read(told, "seal.user"),
         )
         console = wide_console(highlight=False)
@@ -173,16 +172,6 @@ def named_harness(text: str) -> Harness:
     if not words:
         raise ValueError("--harness is empty: name module:function, or a command in quotes.")
     return words if len(words) > 1 or which(words[0]) else words[0]
-
-
-def _fields(text: str) -> dict[str, Any]:
-    try:
-        fields = json.loads(text)
-    except ValueError:
-        fields = None
-    if not isinstance(fields, dict):
-        raise ValueError(f'--extra {text!r} is no JSON object, as {{"enable_thinking": false}} is.')
-    return fields
 
 
 @app.command()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from seal.cli.commands import option, refusing
 
@@ -40,6 +41,17 @@ def default_folder(suite: str, name: str) -> Path:
     """Where results are written without --out."""
     safe = re.sub(r"[^\w.-]+", "_", name)
     return Path("experiments") / f"{suite}_{safe}"
+
+
+def extra_fields(text: str) -> dict[str, Any]:
+    """The fields of --extra; ValueError if they are not a JSON object."""
+    try:
+        fields = json.loads(text)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise ValueError(f'--extra {text!r} is no JSON object, as {{"enable_thinking": false}} is.')
+    return fields
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -83,7 +83,7 @@ def explore(
     from rich.console import Console
 
     from shelf.suites.bar import Bar
-    from shelf.suites.cli.shared import one_sentence
+    from shelf.suites.cli.shared import extra_fields, one_sentence
     from shelf.suites.endpoint import Endpoint, Sampling
     from shelf.testbed.synthesis.llm.explorer import Explorer, seed_tasks
     from shelf.testbed.synthesis.llm.production import RequestSettings, make_file
@@ -92,7 +92,7 @@ def explore(
     with one_sentence("seal tasks explore"):
         if not model:
             raise ValueError("Name the model that is asked with --model.")
-        endpoint = Endpoint.named(base_url, model, _fields(extra))
+        endpoint = Endpoint.named(base_url, model, extra_fields(extra))
         requests = RequestSettings(endpoint, concurrency, timeout, max_tokens_total, draws)
         explorer = partial(
             Explorer,
@@ -114,18 +114,6 @@ def explore(
     if made.stopped or made.given_up:
         failed = made.stopped is not None and made.stopped.kind == "endpoint"
         raise typer.Exit(exits.INFRASTRUCTURE if failed else _INCOMPLETE)
-
-
-def _fields(extra: str) -> dict[str, Any]:
-    import json
-
-    try:
-        fields = json.loads(extra)
-    except json.JSONDecodeError:
-        fields = None
-    if not isinstance(fields, dict):
-        raise ValueError(f"--extra is {extra!r}: give a JSON object such as '{{\"enable_thinking\": false}}'.")
-    return fields
 
 
 @app.command()
