@@ -195,7 +195,7 @@ class Evaluation:
         versions: those of the environment's data and packages in the service.
         """
         return {
-            "model": str(self.model.checkpoint.resolve()) if self.model.checkpoint else self.model.name,
+            **self.model.settings,
             "prompt_mode": self.episode.prompt_mode,
             **{name: None if self.harness else value for name, value in asdict(self.sampling).items()},
             "max_steps": self.episode.max_steps,

@@ -34,6 +34,7 @@ from openai.types.chat.chat_completion_chunk import ChoiceDeltaToolCall
 
 from seal.rollout.user import SEEDS
 from seal.settings.sentences import nearest
+from seal.system.files import json_hash, quick_sha256
 from seal.system.net import is_address, is_loopback
 from seal.system.text import enumeration, one_line
 from shelf.suites import FIXED
@@ -51,7 +52,7 @@ from shelf.suites.answers import (
     refused_field,
     streams_only,
 )
-from shelf.suites.serving import served_checkpoint, status
+from shelf.suites.serving import MODEL_FILES, require_model, served_checkpoint, status
 
 RETRIED = frozenset({408, 409, 425, 429})
 """Temporary refusals: the endpoint is overloaded, not set up wrongly."""
@@ -274,6 +275,18 @@ class EvaluatedModel:
         if base_url and not name:
             raise ValueError("--base-url needs --model: the name under which the endpoint serves the model.")
         return cls(name or (checkpoint.resolve().name if checkpoint else ""), base_url, checkpoint, serve_args)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What a result names: the model's name at the endpoint, or its folder and files, since both can be replaced.
+
+        ValueError if the folder cannot be served.
+        """
+        if self.checkpoint is None:
+            return {"model": self.name}
+        folder = require_model(self.checkpoint.resolve())
+        files = (path for path in folder.iterdir() if path.suffix in MODEL_FILES)
+        return {"model": str(folder), "weights": json_hash({path.name: quick_sha256(path) for path in files})}
 
     @contextmanager
     def served(self, log: Path, reads_calls: bool = False) -> Iterator[Endpoint]:

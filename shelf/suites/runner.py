@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from shelf.suites.endpoint import Endpoint
+from shelf.suites.endpoint import Endpoint, EvaluatedModel
 from shelf.suites.journal import hold, require_same_settings
 from shelf.suites.records import ItemRecord, SuiteHead, write_results
 from shelf.suites.tool import Deadlines, Program, Tool, finish
@@ -23,7 +23,7 @@ Progress = Callable[[int, int], None]
 class Plan:
     """The model to evaluate, the folder of the results, and how often and how long the tool runs.
 
-    checkpoint: the folder that is served, None for an endpoint. limit: items per category. concurrency: requests or
+    model: as the user names it, which answers at `served`. limit: items per category. concurrency: requests or
     dialogues at once. envs: the folder of the tools' environments, None for the default. rounds: runs of the tool, each
     for what has failed technically so far. wait_s: patience with an endpoint that is down, before each round. stall_s:
     time without any result after which a run of the tool is stopped. deadline_s: limit for one run of the tool.
@@ -31,7 +31,7 @@ class Plan:
 
     served: Endpoint
     out: Path
-    checkpoint: Path | None = None
+    model: EvaluatedModel
     limit: int | None = None
     concurrency: int = 8
     envs: Path | None = None
@@ -127,8 +127,8 @@ def evaluate(suite: Suite, say: Callable[[str], None], on_progress: Progress) ->
         tool.install(say)
         version, data_hash = tool.version(suite.package), suite.data_hash(tool)
         settings = {**suite.settings(), **plan.served.extra}
-        model = str(plan.checkpoint.resolve()) if plan.checkpoint else plan.served.model
-        require_same_settings(plan.out, {"model": model, "version": version, "data_hash": data_hash, **settings})
+        tasks = {"version": version, "data_hash": data_hash}
+        require_same_settings(plan.out, {**plan.model.settings, **tasks, **settings})
         suite.begin(tool)
         _play(suite, on_progress)
         records = suite.records()

@@ -39,6 +39,8 @@ SHARDS = "model_world_size_*_rank_*.pt"
 """The files in which the trainer saves an actor's weights."""
 
 WEIGHTS = ("*.safetensors", "*.bin")
+MODEL_FILES = (".json", ".jinja", ".safetensors", ".bin")
+"""Endings of the files on which a model's answers depend."""
 GPU_ENVIRONMENT = {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
 """FlashInfer's sampler is compiled when the server starts, with nvcc, which a machine with only a driver lacks."""
 CPU_ENVIRONMENT = {
@@ -89,7 +91,7 @@ def served_checkpoint(folder: Path, name: str, arguments: str, log: Path) -> Ite
     arguments: further options of ``vllm serve`` as one shell-like string.
     ValueError if the folder is not a checkpoint or the server does not start.
     """
-    _require_model(folder)
+    require_model(folder)
     port = free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
     command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)]
@@ -129,8 +131,8 @@ def status(url: str, proxied: bool = False) -> int:
         return httpx2.codes.SERVICE_UNAVAILABLE
 
 
-def _require_model(folder: Path) -> None:
-    """ValueError with one sentence if a folder does not hold a model that vLLM loads."""
+def require_model(folder: Path) -> Path:
+    """The folder; ValueError with one sentence if it does not hold a model that vLLM loads."""
     for actor in (folder, folder / "actor", folder.parent):
         if next(actor.glob(SHARDS), None):
             raise ValueError(
@@ -141,3 +143,4 @@ def _require_model(folder: Path) -> None:
         raise ValueError(f"{folder} is not an HF checkpoint (no config.json): name the folder with config and weights.")
     if not any(next(folder.glob(pattern), None) for pattern in WEIGHTS):
         raise ValueError(f"{folder} holds no weights ({' or '.join(WEIGHTS)}): name the one with config and weights.")
+    return folder

@@ -159,7 +159,7 @@ def _evaluate(
         with chosen.served(folder / "vllm.log", reads_calls=True) as endpoint, Bar(console) as progress:
             bar = progress.add_task(name, total=None)
             say = partial(console.print, highlight=False, soft_wrap=True)
-            suite = suite_of(Plan(endpoint, folder, chosen.checkpoint, **how))
+            suite = suite_of(Plan(endpoint, folder, chosen, **how))
             evaluate(suite, say, lambda done, total: progress.update(bar, completed=done, total=total))
         _print(summarise_results(folder), None)
         failed = sum(item.infra is not None for item in read_results(folder).items)

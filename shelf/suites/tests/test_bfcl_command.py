@@ -118,6 +118,20 @@ def test_other_settings_do_not_mix_into_a_folder(evaluated, endpoint, service_ur
     assert "another max_tokens" in capsys.readouterr().err
 
 
+def test_other_weights_in_the_same_folder_are_another_evaluation(tmp_path):
+    config, weights = tmp_path / "model" / "config.json", tmp_path / "model" / "model.safetensors"
+    config.parent.mkdir()
+    config.write_text("{}")
+    weights.write_bytes(b"of step 10")
+    model = EvaluatedModel.named(None, None, config.parent, "")
+    evaluation = Evaluation([TaskRow("a", "shop/x", 0, "eval")], model, tmp_path / "out", "")
+    for _ in range(2):
+        require_same_settings(evaluation.out, evaluation.recorded({}))
+    weights.write_bytes(b"of step 20")  # exported again
+    with pytest.raises(ValueError, match="another weights"):
+        require_same_settings(evaluation.out, evaluation.recorded({}))
+
+
 def test_killed_midway_it_loses_and_repeats_nothing(service_url, start_endpoint, tmp_path):
     out = tmp_path / "out"
     with start_endpoint("--delay", "0.05") as endpoint:

