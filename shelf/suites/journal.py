@@ -12,7 +12,7 @@ from seal.records.source import parse_data_source
 from seal.system.files import write_json
 from seal.system.jsonl import read_records
 from seal.system.lock import CannotLock, Locked, lock
-from shelf.statistics.log import SETTINGS
+from shelf.statistics.log import SETTINGS, has_validations
 
 JOURNAL = "journal.jsonl"
 REPLACED = "replaced"
@@ -76,10 +76,12 @@ def resumed(path: Path) -> tuple[dict[str, Any], ...]:
 
 
 def require_same_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Record the settings of an evaluation in its folder; ValueError if it was started with other settings."""
+    """Record the settings of an evaluation in its folder; ValueError if it is a run's or has others."""
     folder.mkdir(parents=True, exist_ok=True)
-    known = folder / SETTINGS
+    known, run = folder / SETTINGS, RunFolder(folder)
     if not known.is_file():
+        if run.launches.exists() or has_validations(run):
+            raise ValueError(f"{folder} is a run, whose validations would be replaced: give another --out.")
         write_json(dict(settings), known)
         return
     recorded = _recorded(known)

@@ -338,6 +338,16 @@ def test_an_environment_among_the_files_and_a_file_for_an_environment_are_told(e
     assert execute(load("evaluate"), ["nowhere", *options], "seal evaluate") == 2
 
 
+@pytest.mark.parametrize("kept", ["validation_log/0.jsonl", "seal_log/launches.jsonl"])
+def test_an_evaluation_replaces_nothing_of_a_run(endpoint, service_url, tmp_path, capsys, kept):
+    file = tmp_path / kept
+    file.parent.mkdir()
+    file.write_text("{}\n")
+    assert main(command(endpoint, service_url, tmp_path, "--limit", "1")) == 2
+    assert "give another --out" in capsys.readouterr().err
+    assert file.read_text() == "{}\n" and not (tmp_path / "settings.json").exists()
+
+
 def test_two_evaluations_into_one_folder_are_one_too_many(endpoint, service_url, tmp_path, capsys):
     out = tmp_path / "out"
     with hold(out):
