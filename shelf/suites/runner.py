@@ -130,7 +130,7 @@ def evaluate(suite: Suite, say: Callable[[str], None], on_progress: Progress) ->
         tasks = {"version": version, "data_hash": data_hash}
         require_same_settings(plan.out, {**plan.model.settings, **tasks, **settings})
         suite.begin(tool)
-        _play(suite, on_progress)
+        _play(suite, say, on_progress)
         records = suite.records()
         head = SuiteHead(
             suite=suite.name,
@@ -145,7 +145,7 @@ def evaluate(suite: Suite, say: Callable[[str], None], on_progress: Progress) ->
         write_results(plan.out, head, records)
 
 
-def _play(suite: Suite, on_progress: Progress) -> None:
+def _play(suite: Suite, say: Callable[[str], None], on_progress: Progress) -> None:
     """Run the tool until nothing is missing, for at most the allowed number of rounds."""
     total = suite.total
     deadlines = Deadlines(suite.plan.deadline_s, suite.plan.stall_s)
@@ -161,6 +161,8 @@ def _play(suite: Suite, on_progress: Progress) -> None:
             return
         for job in suite.jobs():
             try:
-                finish(job.program, deadlines, lambda job=job: watching(job))
+                problem = finish(job.program, deadlines, lambda job=job: watching(job))
             finally:
                 job.watch()
+            if problem:
+                say(f"{Path(job.program.command[0]).name} {problem} (log: {job.program.log}).")

@@ -65,6 +65,12 @@ def broken(tmp_path, weights):
     return suite
 
 
+def test_why_a_tool_ended_before_its_items_is_told_with_its_log(broken):
+    told = []
+    evaluate(broken, told.append, lambda *_: None)
+    assert len(told) == 1 and f"ended with code 1: no such option (log: {broken.plan.out / 'tool.log'})" in told[0]
+
+
 def test_results_of_other_weights_are_not_continued(broken, weights):
     for _ in range(2):
         evaluate(broken, print, lambda *_: None)
