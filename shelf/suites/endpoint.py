@@ -169,10 +169,6 @@ class Endpoint:
         """True if requests use the environment's proxies; requests to this machine do not."""
         return not is_loopback(urlsplit(self.url).hostname or "")
 
-    @property
-    def _models(self) -> str:
-        return self.path("models")
-
     def path(self, name: str) -> str:
         """The address of a part of the API."""
         query = urlsplit(self.url).query
@@ -193,7 +189,7 @@ class Endpoint:
             asked = {"model": self.model, "messages": [{"role": "user", "content": "Hello."}]}
             answer = self._ask("chat/completions", asked)
             unknown = not (answer.is_success or answer.status_code in RETRIED or streams_only(answer.text))
-        if self.lists_models and status(self._models, self.proxied) != httpx2.codes.OK:
+        if self.lists_models and status(self.path("models"), self.proxied) != httpx2.codes.OK:
             raise EndpointRefused(
                 f"{self.shown}/models must answer 200, also without a key: the official tool waits for that."
             )
@@ -236,7 +232,7 @@ class Endpoint:
     def answers_within(self, wait_s: float) -> bool:
         """Return whether the endpoint answers without a server error within wait_s seconds."""
         deadline = time.monotonic() + wait_s
-        while status(self._models, self.proxied) >= httpx2.codes.INTERNAL_SERVER_ERROR:
+        while status(self.path("models"), self.proxied) >= httpx2.codes.INTERNAL_SERVER_ERROR:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(POLL_S)
@@ -278,10 +274,7 @@ class EvaluatedModel:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What a result names: the model's name at the endpoint, or its folder and files, since both can be replaced.
-
-        ValueError if the folder cannot be served.
-        """
+        """Its name at the endpoint, or its folder and the hash of its files; ValueError if they cannot be served."""
         if self.checkpoint is None:
             return {"model": self.name}
         folder = require_model(self.checkpoint.resolve())

@@ -147,16 +147,15 @@ def evaluate(suite: Suite, say: Callable[[str], None], on_progress: Progress) ->
 
 def _play(suite: Suite, say: Callable[[str], None], on_progress: Progress) -> None:
     """Run the tool until nothing is missing, for at most the allowed number of rounds."""
-    total = suite.total
     deadlines = Deadlines(suite.plan.deadline_s, suite.plan.stall_s)
 
     def watching(job: ToolRun) -> int:
         count = job.watch()
-        on_progress(total - len(suite.missing()), total)
+        on_progress(suite.total - len(suite.missing()), suite.total)
         return count
 
     for _ in range(suite.plan.rounds):
-        on_progress(total - len(suite.missing()), total)
+        on_progress(suite.total - len(suite.missing()), suite.total)
         if not suite.missing() or not all(each.answers_within(suite.plan.wait_s) for each in suite.endpoints()):
             return
         for job in suite.jobs():
