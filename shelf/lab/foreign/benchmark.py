@@ -30,6 +30,7 @@ class _Move(NamedTuple):
     """A message of the policy. sent: the part that the service gets, None if nothing. acts: it asks for results.
 
     refusals: why texts in it are not calls. written, answers: these texts, and what its harness answered.
+    cut: a limit on its length ended it.
     """
 
     sent: str | None
@@ -37,6 +38,7 @@ class _Move(NamedTuple):
     refusals: tuple[str, ...] = ()
     written: str = ""
     answers: tuple[str, ...] = ()
+    cut: bool = False
 
 
 class _Shown(NamedTuple):
@@ -134,13 +136,14 @@ def _move(action: Action, last: bool, rollout: Rollout, mode: str) -> _Move:
         calls = [form.render_call(call.name, call.arguments) for call in heard if not call.refused]
         none = [call for call in heard if call.refused]
         reasons, answers = tuple(call.refused for call in none), tuple(call.result or "" for call in none)
-        return _Move("\n".join(calls) or None, True, reasons, "\n".join(call.written for call in none), answers)
+        written = "\n".join(call.written for call in none)
+        return _Move("\n".join(calls) or None, True, reasons, written, answers, action.cut)
     acts = bool(parsed.calls and not rollout.structured)
     answers = tuple(filter(None, (*action.results, action.nudge)))
     obscure = not (rollout.structured or rollout.mode) and action.text.strip() and not parsed.refusals
     if acts or last or (obscure and (answers or rollout.steps)):
         return _Move(action.text, acts)
-    return _Move(None, acts, parsed.refusals, action.text, answers)
+    return _Move(None, acts, parsed.refusals, action.text, answers, action.cut)
 
 
 def compare(rollout: Rollout, record: TrajectoryRecord) -> tuple[TrajectoryRecord, str]:
@@ -227,7 +230,8 @@ def _shown(
             asked = asked | {"content": "\n".join(filter(None, (str(asked["content"]), move.written)))}
             texts = [*(call.result for call in action.calls), *move.answers]
             answer = [*form.results(texts), *answer[bool(action.calls) :]]
-            action = replace(action, refusals=(*action.refusals, *move.refusals))
+            refusals = (*action.refusals, *move.refusals)
+            action = replace(action, refusals=refusals, truncated=action.truncated or move.cut)
         yield _Shown(action, bool(move.refusals), [asked, *answer])
 
 

@@ -27,7 +27,7 @@ _SILENT = ("text", "refusal", "tool_use", "tool_result", *THOUGHTS)
 
 class ChatMessage(BaseModel):
     """A message of a chat. name: a result's tool. error: true for the result of a call that failed.
-    given: the policy did not write it."""
+    given: the policy did not write it. cut: a limit on its length ended it."""
 
     role: str
     content: Any = None
@@ -37,6 +37,7 @@ class ChatMessage(BaseModel):
     error: Any = None
     structured: Any = Field(None, validation_alias=AliasChoices("structuredContent", "structured_content"))
     given: bool = False
+    cut: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -167,7 +168,8 @@ def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
         text = message.text
         if message.role == "assistant" and not message.given:
             turns, aside = turns or [Turn("")], False
-            turns[-1].actions.append(Action(text, tuple(message.calls), [None] * len(message.calls)))
+            results = [None] * len(message.calls)
+            turns[-1].actions.append(Action(text, tuple(message.calls), results, cut=message.cut))
         elif message.role == "assistant" and turns[-1].actions:
             aside = True
             turns[-1].actions[-1].results.append(_quoted(message))

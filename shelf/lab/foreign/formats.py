@@ -5,27 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import (
-    AliasChoices,
-    AliasPath,
-    BaseModel,
-    ConfigDict,
-    Field,
-    FiniteFloat,
-    model_validator,
-)
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from seal.records.source import WHOLE
 from seal.records.trajectory import CUTS
-from shelf.lab.foreign.atif import (
-    RESULT,
-    Agent,
-    Own,
-    Step,
-    error_text,
-    messages_of,
-    number_of,
-)
+from shelf.lab.foreign.atif import RESULT, Agent, Own, Step, error_text, messages_of, number_of
 from shelf.lab.foreign.chat import ChatMessage, as_given, dialogue_of, messages_of_items
 from shelf.lab.foreign.results import read_result
 from shelf.lab.foreign.rollout import STEP_LIMIT, Rollout

@@ -28,18 +28,12 @@ ROLES = {
 }
 """The roles by the names that LangChain, ShareGPT, Gemini, Cohere, Llama and others use."""
 CALL_NAMES = ("name", "function_name", "toolName", "tool_name", "tool")
+# fmt: off
 CALL_ARGUMENTS = (
-    "arguments",
-    "args",
-    "input",
-    "parameters",
-    "kwargs",
-    "tool_kwargs",
-    "tool_args",
-    "tool_input",
-    "toolInput",
+    "arguments", "args", "input", "parameters", "kwargs", "tool_kwargs", "tool_args", "tool_input", "toolInput",
     "params",
 )
+# fmt: on
 CALL_IDS = ("call_id", "tool_call_id", "toolCallId", "toolUseId", "id")
 _ANSWERED = (*CALL_IDS[1:-1], "tool_use_id")
 """Keys of a result that name its call."""
@@ -62,6 +56,8 @@ _BESIDE = {
 # fmt: on
 """Keys of a message that hold nothing of what it says."""
 _OF_RESULT = {*CALL_NAMES, *CALL_IDS, *_ANSWERED, "structuredContent", "structured_content", "tool_messages"}
+CUT_ENDS = ("length", "max_tokens")
+"""Endpoints' reasons for the end of an answer that a limit on its length cut, in lower case."""
 _MAY_CALL = re.compile("(?<![a-z])(?:tool_?)?(?:call|tool|action|function)|recipient", re.IGNORECASE)
 
 
@@ -123,7 +119,15 @@ def message_of(value: Any) -> Any:
     told = {**value, **more}  # LlamaIndex
     answers = next((told[key] for key in _ANSWERED if told.get(key) is not None), None)
     found |= {"tool_call_id": _id(answers)} if answers is not None else {}
-    return {**found, "name": told.get("name") or told.get("tool_name"), "content": content, "tool_calls": calls}
+    found |= {"name": told.get("name") or told.get("tool_name"), "cut": end_of(value) in CUT_ENDS}
+    return {**found, "content": content, "tool_calls": calls}
+
+
+def end_of(answer: Row) -> str:
+    """The reason for the end of an endpoint's answer, in lower case; "" without one."""
+    names = ("finish_reason", "finishReason", "stop_reason", "stopReason")
+    every = [each for each in (answer, answer.get("response_metadata")) if isinstance(each, Mapping)]  # LangChain's
+    return next((str(each[name]).lower() for each in every for name in names if each.get(name)), "")
 
 
 def call_of(value: Any) -> Any:

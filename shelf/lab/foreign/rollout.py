@@ -69,7 +69,7 @@ class Action:
     """One assistant message. results: those of its calls, in order, None if the file lacks one, then any others.
 
     nudge: what its harness answered, as a user, to a message without calls. whole: its harness drops a whole message if
-    it cannot read one call.
+    it cannot read one call. cut: a limit on its length ended it.
     """
 
     text: str
@@ -77,6 +77,7 @@ class Action:
     results: list[str | None] = field(default_factory=list)
     nudge: str = ""
     whole: bool = False
+    cut: bool = False
 
     def heard(self, documents: Mapping[str, Document]) -> list[Heard]:
         """The calls, the refused ones last. documents: those of the tools, by name."""

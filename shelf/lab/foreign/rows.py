@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from shelf.lab.foreign.normal import TOOL_ROLES, Row, decoded, message_of
+from shelf.lab.foreign.normal import CUT_ENDS, TOOL_ROLES, Row, decoded, end_of, message_of
 
 _ROW_KEYS = {
     "traj": "messages",
@@ -165,17 +165,14 @@ def _said(message: Any) -> Any:
     return [known.get(key) or None for key in ("role", "content", "tool_calls")]
 
 
-_ENDS = ("", "stop", "end_turn", "stop_sequence", *(_CUTS := ("length", "max_tokens")))
+_ENDS = ("", "stop", "end_turn", "stop_sequence", *CUT_ENDS)
 """Endpoints' reasons for the end of an answer, with which an answer may be empty."""
 _SAYS = ("content", "parts", "tool_calls", "function_call", "refusal", "text")
 
 
 def _note_cut(answer: Row, row: dict[str, Any]) -> str:
     """The reason for the end of an endpoint's answer, "" without one. row: records if the answer was cut."""
-    names = ("finish_reason", "finishReason", "stop_reason", "stopReason")
-    every = [each for each in (answer, answer.get("response_metadata")) if isinstance(each, Mapping)]  # LangChain's
-    reason = next((str(each[name]).lower() for each in every for name in names if each.get(name)), "")
-    if reason in _CUTS:
+    if (reason := end_of(answer)) in CUT_ENDS:
         row["is_truncated"] = True
     return reason
 

@@ -23,13 +23,7 @@ from shelf.lab.foreign.rollout import REFUSES, Action, Call, Document, Heard, Ro
 from shelf.statistics.summary import FOREIGN
 from shelf.suites.answers import looks_like_call
 
-SHOWN = (
-    labels.PASS,
-    labels.INVALID_TOOL_CALL,
-    labels.ARGUMENT_MISMATCH,
-    labels.BUDGET_CUT,
-    labels.RECOVERY_FAILURE,
-)
+SHOWN = (labels.PASS, labels.INVALID_TOOL_CALL, labels.ARGUMENT_MISMATCH, labels.BUDGET_CUT, labels.RECOVERY_FAILURE)
 """The labels that a dialogue shows by itself; all others need the environment."""
 UNKNOWN = frozenset(rule.label for rule in taxonomy_of("paper").rules) - {*SHOWN, *labels.BROKEN}
 _REACT = re.compile(r"^Action:.*\n+Action Input:|^Action: *\w+[(\[]|<\|action_start\|>|functools\[", re.MULTILINE)
@@ -52,7 +46,8 @@ def label_dialogue(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
     documents = None if rollout.tools is None else _by_name(rollout.tools)
     heard = [[_heard(action, documents or {}, rollout.structured) for action in turn.actions] for turn in answered]
     passed = rollout.reward is not None and rollout.reward >= PASS_SCORE
-    turns = _evidence(heard, documents, passed, CUTS.get(rollout.cut, rollout.cut))
+    cuts = [[action.cut for action in turn.actions] for turn in answered]
+    turns = _evidence(heard, cuts, documents, passed, CUTS.get(rollout.cut, rollout.cut))
     evaluation = assessment(turns, "paper", UNKNOWN, passed, True)
     diagnosis = [_of_file(heard[found.turn], found, rollout.reward) for found in evaluation["diagnosis"]]
     evaluation |= {
@@ -144,15 +139,23 @@ def _heard(action: Action, documents: dict[str, Document], structured: bool) -> 
 
 
 def _evidence(
-    heard: Sequence[Sequence[Sequence[Heard]]], documents: dict[str, Document] | None, passed: bool, cut: str
+    heard: Sequence[Sequence[Sequence[Heard]]],
+    cuts: Sequence[Sequence[bool]],
+    documents: dict[str, Document] | None,
+    passed: bool,
+    cut: str,
 ) -> list[TurnEvidence]:
-    """The evidence of turns, given the calls of each message. cut: the budget that ended the last turn, "" if none."""
+    """The evidence of turns, given the calls of each message, and whether a limit on its length cut the message.
+
+    cut: the budget that ended the last turn, "" if none.
+    """
     turns, pending = [], False
     for number, messages in enumerate(heard):
-        ends = cut if number == len(heard) - 1 else ""
-        last = number == len(heard) - 1
-        actions = [_action(calls, documents, last and calls is messages[-1]) for calls in messages]
-        actions[-1] = replace(actions[-1], truncated=ends == "length")
+        ends = cut if (last := number == len(heard) - 1) else ""
+        actions = []
+        for calls, truncated in zip(messages, cuts[number], strict=True):
+            final = last and calls is messages[-1]
+            actions.append(_action(calls, documents, final, truncated or (final and ends == "length")))
         calls = [call for action in actions for call in action.calls]
         turns.append(
             TurnEvidence(
@@ -169,14 +172,19 @@ def _evidence(
     return turns
 
 
-def _action(heard: Sequence[Heard], documents: dict[str, Document] | None, ends: bool) -> ActionEvidence:
-    """The evidence of a message. ends: only its results follow it in the rollout."""
+def _action(
+    heard: Sequence[Heard], documents: dict[str, Document] | None, ends: bool, truncated: bool
+) -> ActionEvidence:
+    """The evidence of a message, of whose last call a cut may have left a part (`truncated`), which nothing judges.
+
+    ends: only its results follow it in the rollout.
+    """
     calls = []
     for call in heard:
         if call.refused:
             continue
         name, arguments, result = call.name, call.arguments, call.result or ""
-        judged = documents is not None and call.documented
+        judged = documents is not None and call.documented and not (truncated and call is heard[-1])
         if judged and name not in documents:
             elsewhere = not REFUSES.search(result) and any(_same_tool(name, each) for each in documents)
             judged = not elsewhere and not (ends and not result and _ENDING.search(name))
@@ -184,7 +192,7 @@ def _action(heard: Sequence[Heard], documents: dict[str, Document] | None, ends:
         broken = violations(arguments, document)
         error = "execution" if marks_failure(result) else None
         calls.append(CallEvidence(name, arguments, available, broken, error if available else "unavailable", result))
-    return ActionEvidence(tuple(calls), tuple(call.refused for call in heard if call.refused))
+    return ActionEvidence(tuple(calls), tuple(call.refused for call in heard if call.refused), truncated)
 
 
 def _same_tool(name: str, other: str) -> bool:

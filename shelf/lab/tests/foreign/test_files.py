@@ -524,6 +524,7 @@ def test_what_is_not_understood_is_left_out_with_its_line_and_all_else_is_read(t
 
 
 CUT = said(tool_calls=[{"id": "c", "function": {"name": "refund", "arguments": '{"id": "7", "ce'}}])
+PART = said(tool_calls=[{"id": "c", "name": "refund", "args": {"id": "7"}}])
 
 
 @pytest.mark.parametrize(
@@ -533,12 +534,26 @@ CUT = said(tool_calls=[{"id": "c", "function": {"name": "refund", "arguments": '
         row(ASKED, CUT | {"stop_reason": "max_tokens"}),
         row(ASKED, CUT | {"response_metadata": {"finish_reason": "length"}}),
         {"messages": [ASKED], "output": {"message": CUT}, "stopReason": "max_tokens", "reward": 0},
+        row(ASKED, PART | {"response_metadata": {"finish_reason": "length"}}),
+        row(
+            ASKED,
+            said(content=[{"type": "tool_use", "id": "c", "name": "refund", "input": {}}], stop_reason="max_tokens"),
+        ),
+        {**ASKED_ALONE, "choices": [{"finish_reason": "length", "message": PART}]},
     ],
-    ids=["row", "message", "LangChain", "Bedrock"],
+    ids=["row", "message", "LangChain", "Bedrock", "a part of the arguments", "Anthropic", "a part in choices"],
 )
 def test_a_call_that_a_budget_cut_is_nobody_s_fault(tmp_path, cut):
     (record,) = diagnose(tmp_path, written(tmp_path, cut))
     assert record.labels == ("budget_cut",)
+
+
+def test_a_cut_call_is_nobody_s_fault_if_the_rollout_went_on_and_the_calls_before_it_count(tmp_path):
+    after = (OK | {"content": "Error: no valid call"}, called(RIGHT, "d"), OK | {"tool_call_id": "d"}, ANSWER)
+    two = said(tool_calls=[*called(WRONG, "a")["tool_calls"], *PART["tool_calls"]])
+    rows = [row(ASKED, cut | {"finish_reason": "length"}, *after) for cut in (CUT, PART, two)]
+    records = diagnose(tmp_path, written(tmp_path, *rows))
+    assert [record.labels for record in records] == [("checker_error",)] * 2 + [("argument_mismatch",)]
 
 
 def test_what_its_program_could_not_parse_is_no_call(tmp_path):

@@ -212,6 +212,7 @@ PASSED_OVER = {
     "text": ([{"role": "assistant", "content": "Let me see."}, *tried("{}", name="pwd")], "missing_tool_call"),
     "no arguments": (tried("", name="pwd"), "missing_tool_call"),
     "null for none": (tried(None, name="pwd"), "missing_tool_call"),
+    "cut by a limit": (tried('{"folder": "docu', finish_reason="length"), "missing_tool_call"),
     "parallel, with text": (
         [{"role": "assistant", "content": "I look.", "tool_calls": [READABLE, {**READABLE, "id": "z"}]}],
         "missing_tool_call",
