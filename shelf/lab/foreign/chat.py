@@ -67,7 +67,7 @@ def as_given(messages: Iterable[ChatMessage], given: bool = True) -> list[ChatMe
 
 def messages_of_items(items: Iterable[Mapping[str, Any]]) -> tuple[list[ChatMessage], tuple[str, ...]]:
     """Items of the Responses API as messages, and the types not read; consecutive calls become one message."""
-    kinds = [(str(item.get("type", "message")), item) for item in items]
+    kinds = [(str(item.get("type") or "message"), item) for item in items]  # a table holds null for no type
     readable = ("message", *ITEM_CALLS, *ITEM_OUTPUTS)
     messages: list[ChatMessage] = []
     known = (pair for pair in kinds if pair[0] in readable)

@@ -384,6 +384,16 @@ FAULTLESS = {
         OK | {"content": [{"type": "phone_call", "id": 3}, {"thought": "x", "function": {}}]},
         ANSWER,
     ),
+    "the same call in three turns, of items whose messages have no type": row(
+        *[
+            each
+            for _ in range(3)
+            for each in (
+                *(ASKED | {"type": None}, ITEM | {"arguments": TEXT(RIGHT)}),
+                *({"type": "function_call_output", "call_id": "c", "output": "ok"}, ENDS),
+            )
+        ]
+    ),
     "the tool that ends": row(ASKED, said(tool_calls=[{"function": {"name": "final_answer", "arguments": {}}}])),
 }
 
