@@ -21,13 +21,7 @@ from shelf.statistics.summary import AVERAGE
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 SEED_RANGE = re.compile(r"(\d+)-(\d+)")
-OWN_KEYS = (
-    "seal.seed",
-    "seal.run_dir",
-    "trainer.experiment_name",
-    "trainer.resume_mode",
-    "trainer.default_local_dir",
-)
+OWN_KEYS = ("seal.seed", "seal.run_dir", "trainer.experiment_name", "trainer.resume_mode", "trainer.default_local_dir")
 """Keys that the experiment sets for each run, and the folder of checkpoints, which follows its `seal.run_dir`."""
 
 Metric = Literal["pass", "turns"]

@@ -102,7 +102,8 @@ class Experiment:
 
     @property
     def folder(self) -> Path:
-        return self.source if self.source.is_dir() else HOME / self.design.folder / self.design.name
+        # Absolute, because the launcher of a run works in HOME.
+        return self.source.absolute() if self.source.is_dir() else HOME / self.design.folder / self.design.name
 
     @property
     def has_runs(self) -> bool:

@@ -4,6 +4,7 @@ import shutil
 import signal
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from seal.system.errors import LaunchError
 from seal.system.lock import lock
 from shelf.lab.experiment.arms import ComposedArm
 from shelf.lab.experiment.collect import read_attempts
+from shelf.lab.experiment.matrix import Experiment
 from shelf.lab.experiment.plan import status_parts
 from shelf.lab.experiment.records import read_results
 from tests.support.processes import runs
@@ -59,6 +61,16 @@ def test_a_clone_with_the_results_alone_runs_what_is_missing(make_bench):
     results, _bad = read_results(bench.experiment.results)
     assert len(results) == 4 and results[::2] == before
     assert bench.run().code == exits.FINISHED and len(bench.starts) == 4
+
+
+def test_an_experiment_that_is_named_by_its_folder_runs_there_from_any_folder(make_bench, monkeypatch):
+    bench = make_bench(seeds=(0,))
+    bench.run(only=("vanilla",))
+    folder = bench.experiment.folder
+    monkeypatch.chdir(folder.parent)
+    bench.experiment = Experiment.read(Path(folder.name))
+    assert bench.run().code == exits.FINISHED and bench.finished == ["vanilla-0", "seal-0"]
+    assert bench.starts[1]["settings"]["seal.run_dir"] == str(folder / "runs" / "seal-0")
 
 
 def test_only_what_is_kept_remains_of_a_finished_run(make_bench):
