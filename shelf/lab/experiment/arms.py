@@ -1,6 +1,7 @@
 """The configurations to which an experiment's arms compose, and whether they still match those of the first runs."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from seal.data.selection import RunRows, selected_rows
 from seal.launch.checks.numbers import require_sense
 from seal.launch.checks.plan import device_parts, require_plan
 from seal.launch.recipe import read_recipe, total_steps
-from seal.records.source import data_source, parse_data_source
+from seal.records.source import data_source
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
 from seal.system.errors import LaunchError
@@ -45,12 +46,13 @@ class ComposedArm:
         return validation_steps(self.config.trainer, self.steps)
 
     @property
-    def sources(self) -> tuple[str, ...]:
-        """The names under which its validations can be compared: data sources, and averages over categories."""
-        environment = EnvServiceSettings.of(self.config).env_type
-        rows = {row.data_source for each in self.settings.data.val for row in selected_rows(each, environment)}
-        prefixes = {parse_data_source(source)[1] for source in rows}
-        return (*sorted(rows), *(data_source(AVERAGE, prefix) for prefix in sorted(prefixes)))
+    def sources(self) -> dict[str, set[str]]:
+        """The ids of its validated tasks, by data source and by average over categories."""
+        environment, found = EnvServiceSettings.of(self.config).env_type, defaultdict(set)
+        for row in (row for each in self.settings.data.val for row in selected_rows(each, environment)):
+            for name in (row.data_source, data_source(AVERAGE, row.turns)):
+                found[name].add(row.task_id)
+        return dict(sorted(found.items(), key=lambda pair: (pair[0].partition("@")[0] == AVERAGE, pair[0])))
 
     @property
     def devices(self) -> int:
@@ -93,6 +95,12 @@ def _require_validated(experiment: Experiment, arm: ComposedArm, outcome: Outcom
             f"{place} is not measured by the arm {arm.name}, which validates at steps "
             f"{', '.join(map(str, arm.validation_steps))}: name one of them, or change trainer.test_freq."
         )
+    try:
+        counts = outcome.only is None or outcome.only & sources[outcome.set]
+    except (OSError, ValueError, TypeError) as error:
+        raise LaunchError(f"{place}: its tasks cannot be read ({error}): name a JSON list of task ids.") from error
+    if not counts:
+        raise LaunchError(f"{place}: the arm {arm.name} validates none of {outcome.tasks}: name tasks of the set.")
     if not arm.validation_steps:
         raise LaunchError(f"{place}: the arm {arm.name} never validates; set trainer.test_freq.")
 

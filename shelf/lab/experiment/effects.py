@@ -47,14 +47,6 @@ class Missing(NamedTuple):
     reason: str
 
 
-class Level(NamedTuple):
-    """The score of one arm: the mean over its seeds and tasks."""
-
-    arm: str
-    seeds: tuple[int, ...]
-    mean: CrossedMean
-
-
 class Curve(NamedTuple):
     """An arm's mean at each step, with the band of its seeds on these tasks (nan for one seed)."""
 
@@ -93,16 +85,16 @@ def family(
     return tuple(replace(e, p_holm=p) for e, p in zip(effects, adjusted, strict=False)), tuple(missing)
 
 
-def levels(outcome: OutcomeMeasure, runs: Runs) -> tuple[Level, ...]:
-    """The score of each arm that has finished runs with this outcome."""
-    found = []
+def levels(outcome: OutcomeMeasure, runs: Runs) -> dict[str, CrossedMean]:
+    """The score of each arm that has finished runs with this outcome: the mean over its seeds and tasks."""
+    found = {}
     for arm, seeds in runs.items():
         try:
             mean = _mean(panel(list(seeds.values()), outcome))
         except ValueError:
             continue
-        found.append(Level(arm, tuple(seeds), replace(mean, low=max(0.0, mean.low), high=min(1.0, mean.high))))
-    return tuple(found)
+        found[arm] = replace(mean, low=max(0.0, mean.low), high=min(1.0, mean.high))
+    return found
 
 
 def curves(outcome: OutcomeMeasure, runs: Runs) -> tuple[Curve, ...]:

@@ -1,6 +1,6 @@
 """The report of an experiment: its registration, effects, levels, and what is doubtful about the data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from shlex import quote
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from seal.method.diagnosis.categories import environment_of
 from seal.system.files import text_sha256, write_json, write_text
 from shelf.lab.experiment.crossed import CrossedMean
-from shelf.lab.experiment.effects import Curve, Effect, Level, Missing, Runs, by_arm, curves, family, levels
+from shelf.lab.experiment.effects import Curve, Effect, Missing, Runs, by_arm, curves, family, levels
 from shelf.lab.experiment.matrix import Cell, Experiment, Registration
 from shelf.lab.experiment.picture import draw
 from shelf.lab.experiment.records import RunResult
@@ -44,7 +44,7 @@ class Analysis:
     secondary: tuple[Effect, ...]
     area: tuple[Effect, ...]
     missing: tuple[Missing, ...]
-    levels: tuple[Level, ...]
+    levels: Mapping[str, CrossedMean]
     curves: tuple[Curve, ...]
 
 
@@ -174,12 +174,10 @@ def _effects(title: str, effects: Sequence[Effect], explain: bool = False) -> Se
 
 def _arms(analysis: Analysis) -> Section:
     design = analysis.experiment.design
-    found = {level.arm: level for level in analysis.levels}
     rows = []
     for arm in design.arms:
         runs = list(analysis.runs[arm].values())
-        level = found.get(arm)
-        mean = _interval(level.mean, percent) if level else "-"
+        mean = _interval(analysis.levels[arm], percent) if arm in analysis.levels else "-"
         steps = [step for run in runs for step in run.steps]
         rewards = [step.reward for run in runs for step in run.steps[-max(1, len(run.steps) // 4) :]]
         rows.append(

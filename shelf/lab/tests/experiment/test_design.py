@@ -105,6 +105,12 @@ def test_a_mistake_is_one_sentence(old, new, sentence):
             "the outcome miss_func@1, .* not measured by the arm vanilla, which validates base@1",
         ),
         ("base@1", "base@1, step: 1", "validates at steps 0, 2: name one of them"),
+        ("base@1", "base@1, tasks: data/none.json", "base@1, tasks passed of none, .*data/none.json"),
+        (
+            "base@1",
+            "base@1, tasks: data/test_bed/teacher_cued.json",
+            "vanilla .*none of data/test_bed/teacher_cued.json",
+        ),
     ],
 )
 def test_an_arm_that_cannot_run_is_refused_before_anything_starts(tmp_path, capsys, old, new, sentence):
