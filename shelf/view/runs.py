@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seal.records.folder import RunFolder
 
-_SEED = re.compile(r"[-_.]?(?:seed|s)[-_.]?\d+$")
+_SEED = re.compile(r"(?:[-_.]s|[-_.]?seed)[-_.]?\d+$")  # the s of `layers4` belongs to a word
 
 
 @dataclass(frozen=True)

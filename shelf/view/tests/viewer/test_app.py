@@ -417,6 +417,10 @@ def test_runs_are_named_and_joined_to_arms(tmp_path):
         ("seal_s0", "seal"), ("seal_s1", "seal"), ("a/vanilla", "base"), ("b/vanilla", "base"),
     ]  # fmt: skip
     assert [each.name for each in find_runs([], tmp_path / "a")] == ["seal_s0", "seal_s1", "vanilla"]
+    arms = {"layers2": "layers2", "layers4": "layers4", "x_seed1": "x", "xseed2": "x", "y.s-3": "y"}
+    for name in arms:
+        (tmp_path / "arms" / name / "seal_log").mkdir(parents=True)
+    assert {each.name: each.arm for each in find_runs([], tmp_path / "arms")} == arms
     for odd in ("lr=1e-4", "a,b"):
         (tmp_path / "odd" / odd / "seal_log").mkdir(parents=True)
         assert [each.name for each in find_runs([f"{at}/odd/{odd}"], tmp_path)] == [odd]
