@@ -16,6 +16,7 @@ import orjson
 from seal import __version__
 from seal.system.files import write_text
 from shelf.view.app import STATIC
+from shelf.view.index import VALIDATION
 from shelf.view.query import By, Filters, key_of
 from shelf.view.replayer import Replayer
 from shelf.view.runs import ViewedRun
@@ -42,16 +43,18 @@ def write_page(runs: Sequence[ViewedRun], path: Path, sample: int) -> int:
 
 def _answers(viewed: Viewed, sample: int, replayer: Replayer) -> dict[str, Any]:
     """The server's answers about a run, by the address under which the page asks for them."""
-    name = viewed.run.name
+    name, curves, filters = viewed.run.name, viewed.overview(), Filters()
+    if not curves["step"] and not viewed.trajectories(filters, 0, 1)["total"]:
+        filters = Filters(log=VALIDATION)  # an evaluation, or rollouts of other programs
     answers: dict[str, Any] = {
-        f"api/overview?run={name}": {"runs": [viewed.overview()]},
+        f"api/overview?run={name}": {"runs": [curves]},
         f"api/validation?run={name}": {"runs": [viewed.validation()]},
         f"api/examples?run={name}": viewed.examples(),
         f"api/omega?run={name}": viewed.omega(),
     }
     for by in get_args(By):
-        answers[f"api/failures?by={by}&run={name}"] = viewed.failures(Filters(), by)
-    keys = viewed.ask(_sampled, sample)
+        answers[f"api/failures?by={by}&run={name}"] = viewed.failures(filters, by)
+    keys = viewed.ask(_sampled, filters.log, sample)
     for key in keys:
         answers[f"api/trajectory?key={key}&run={name}"] = viewed.ask(trajectory, viewed.run.folder, key)
         answers[f"api/replay?key={key}&run={name}"] = replayer.replay(*viewed.line(key))
@@ -59,15 +62,15 @@ def _answers(viewed: Viewed, sample: int, replayer: Replayer) -> dict[str, Any]:
     for shown in (learnt[side] for side in ("before", "after") if learnt):
         answers[f"api/trajectory?key={shown['key']}&run={name}"] = shown
         answers[f"api/replay?key={shown['key']}&run={name}"] = replayer.replay(*viewed.line(shown["key"]))
-    total = viewed.trajectories(Filters(), 0, 1)["total"]
+    total = viewed.trajectories(filters, 0, 1)["total"]
     answers[f"api/sample?run={name}"] = {"keys": keys, "of": total}
     return answers
 
 
-def _sampled(db: sqlite3.Connection, count: int) -> list[str]:
-    """Keys of training trajectories, spread over the steps."""
-    every = "SELECT log, step, line FROM trajectory WHERE log = 'train'"
-    return [key_of(*row) for row in db.execute(f"{every} ORDER BY id * 7919 % 104729, id LIMIT ?", (count,))]
+def _sampled(db: sqlite3.Connection, log: str, count: int) -> list[str]:
+    """Keys of a log's trajectories, spread over the steps."""
+    every = "SELECT log, step, line FROM trajectory WHERE log = ?"
+    return [key_of(*row) for row in db.execute(f"{every} ORDER BY id * 7919 % 104729, id LIMIT ?", (log, count))]
 
 
 def page(answers: dict[str, Any]) -> str:

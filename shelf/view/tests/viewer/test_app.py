@@ -19,6 +19,7 @@ from seal.system.lock import lock
 from shelf.statistics.log import Log, read_log, read_validation_dir
 from shelf.view import plots
 from shelf.view.app import POLICY, STATIC
+from shelf.view.export import write_page
 from shelf.view.headline import headline
 from shelf.view.lifts import lift, withdrawal_log
 from shelf.view.query import Filters, counts, groups, trajectories
@@ -429,6 +430,18 @@ def test_runs_are_named_and_joined_to_arms(tmp_path):
             find_runs(wrong, tmp_path)
     with pytest.raises(ValueError, match="holds no run"):
         find_runs([], tmp_path)
+
+
+def test_the_exported_page_of_a_run_that_trained_nothing_holds_its_validations(run, tmp_path):
+    shutil.rmtree(run / "seal_log")
+    write_page(find_runs([str(run)], Path()), tmp_path / "page.html", 2)
+    held = re.search(r'id="seal-export">(.*?)</script>', (tmp_path / "page.html").read_text(), re.DOTALL)[1]
+    answers, validated = json.loads(held), read_validation_dir(run).lines
+    sample = answers["api/sample?run=played_s0"]
+    assert sample["of"] == len(validated) and len(sample["keys"]) == 2
+    assert all(answers[f"api/trajectory?key={key}&run=played_s0"]["log"] == "validation" for key in sample["keys"])
+    cells = answers["api/failures?by=step&run=played_s0"]["cells"]
+    assert sum(cell["count"] for cell in cells) == sum(len(line.labels) for line in validated) > 0
 
 
 def test_the_built_front_end_belongs_to_its_sources():
