@@ -188,8 +188,7 @@ class Service:
                 (self.url,), _, self.notice = _elsewhere(f"Another program took {self.url} while the service started.")
         fix = f"{self._log} says more"
         answer = _ask(self.url, methodcaller("version"), "does not tell its version", fix).model_dump()
-        self._version = _require(self.url, answer, self._needs, fix)
-        return self._version
+        return _require(self.url, answer, self._needs, fix)
 
     def _launch(self, code: int) -> None:
         parts, variables = urlsplit(self.url), {}

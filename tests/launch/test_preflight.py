@@ -549,6 +549,13 @@ def test_a_joined_cluster_is_not_sized_and_its_workers_get_the_runs_environment(
     assert all(isinstance(value, str) for value in environment.values())
 
 
+def test_a_validation_alone_does_not_become_a_training(config):
+    config.trainer.val_only, config.trainer.val_before_train = True, False
+    assert "trainer.val_before_train" in refused(config, preflight.CHECKS["validations"])
+    config.trainer.val_before_train = True
+    preflight.CHECKS["validations"](Recipe.of(config))
+
+
 def test_a_runs_own_checkpoints_are_room_for_the_next(config, tmp_path, monkeypatch):
     config.trainer.default_local_dir = str(tmp_path)
     config.seal.min_free_gb = 3e-6  # some 3,200 bytes

@@ -21,10 +21,7 @@ KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "number": ("a number", lambda value: True),
     "count": ("a whole number of at least 1", lambda value: isinstance(value, int) and value >= 1),
     "whole": ("a whole number of at least 0", lambda value: isinstance(value, int) and value >= 0),
-    "all or count": (
-        "-1 or a whole number of at least 1",
-        lambda value: isinstance(value, int) and value >= -1 and value,
-    ),
+    "all or count": ("-1 or a whole number of at least 1", lambda value: value == -1 or KINDS["count"][1](value)),
     "all or whole": ("a whole number of at least -1", lambda value: isinstance(value, int) and value >= -1),
     "store": ("a whole number of at least 78643200", lambda value: isinstance(value, int) and value >= 75 << 20),
     "positive": ("above 0", lambda value: value > 0),

@@ -255,12 +255,14 @@ def _addresses(recipe: Recipe) -> None:
 
 
 def _validations(recipe: Recipe) -> None:
-    folder = recipe.folder.validations
-    if HOME / str(recipe.config.trainer.validation_data_dir) != folder:
+    folder, trainer = recipe.folder.validations, recipe.config.trainer
+    if HOME / str(trainer.validation_data_dir) != folder:
         raise LaunchError(
-            f"trainer.validation_data_dir={recipe.config.trainer.validation_data_dir} would part validations from the "
+            f"trainer.validation_data_dir={trainer.validation_data_dir} would part validations from the "
             f"run: leave it at {folder}, and move the whole run with seal.run_dir."
         )
+    if trainer.val_only and not trainer.val_before_train:
+        raise LaunchError("trainer.val_only=true without trainer.val_before_train=true would train: set both to true.")
 
 
 def _loggers(recipe: Recipe) -> None:
