@@ -185,12 +185,12 @@ def record(
     recipe.rows.write(HOME / recipe.config.data.train_files, HOME / recipe.config.data.val_files)
     if start.checkpoint is not None:  # with the logs, so that a launch that ends here loses neither
         Checkpoints(recipe.checkpoints, recipe.settings.checkpoints).continue_from(start.checkpoint, start.step)
-    if not recipe.checkpoints.is_relative_to(recipe.run_dir):
-        write_text(recipe.name, recipe.checkpoints / OWNER)
     log.keep_through(start.step)
     log.start("checks", at=psutil.Process().create_time())
     log.start("service", at=began)
     folder, facts = write_record(recipe, trainer, run.source, overrides, [sys.executable, *sys.argv], version)
     log.launch(facts, step=start.step)
+    if not recipe.checkpoints.is_relative_to(recipe.run_dir):  # after the log, without which it would be another run's
+        write_text(recipe.name, recipe.checkpoints / OWNER)
     log.start("ray")
     return folder

@@ -107,11 +107,12 @@ def _require_own(recipe: Recipe, newest: int | None) -> None:
     if folder.is_relative_to(recipe.run_dir):
         return
     named = owner.read_text(encoding="utf-8").strip() if owner.is_file() else None
-    unknown = named is None and newest is not None and not recipe.folder.launches.exists()
-    if unknown or named not in (None, recipe.name):
+    used = named is not None or newest is not None  # perhaps by a run of this name with another folder
+    if named not in (None, recipe.name) or (used and not recipe.folder.launches.exists()):
         raise LaunchError(
-            f"trainer.default_local_dir={folder} holds the checkpoints of {named or 'another run'}: name a folder for "
-            f"only this run, such as {folder / recipe.name}."
+            f"trainer.default_local_dir={folder} holds the checkpoints of {named or 'another run'}, of which "
+            f"{recipe.run_dir} has no log: name a folder for only this run, such as {folder / recipe.name}, or remove "
+            "the one that is there to start over."
         )
 
 

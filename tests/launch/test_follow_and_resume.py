@@ -18,7 +18,7 @@ from rich.text import Text
 from seal.launch.child import follow, name_tracked_run
 from seal.launch.console import step_line
 from seal.launch.recipe import Recipe, total_steps
-from seal.launch.record import model_hashes, record_folder
+from seal.launch.record import model_hashes, recipe_facts, record_folder
 from seal.launch.run import Prepared, record
 from seal.launch.start import OWNER, Start, find_start
 from seal.records.changes import flatten
@@ -29,7 +29,7 @@ from seal.settings.run import CheckpointSettings
 from seal.settings.sentences import shown, without_secrets
 from seal.system import exits
 from seal.system.errors import LaunchError
-from seal.system.files import write_json
+from seal.system.files import write_json, write_text
 from seal.system.paths import HOME
 from seal.system.processes import start, stop_tree
 from seal.training.checkpoints import FILES, Checkpoints, last_step
@@ -355,14 +355,35 @@ def test_a_resume_refuses_another_model_of_the_same_name(launched, tmp_path):
 def test_two_runs_do_not_share_a_folder_of_checkpoints(config, tmp_path):
     config.trainer.default_local_dir = str(tmp_path / "disk")
     write_step(Checkpoints(tmp_path / "disk", CheckpointSettings()), 4)
-    with pytest.raises(LaunchError, match="disk holds the checkpoints of another run: name a folder"):
+    with pytest.raises(LaunchError, match=r"disk holds the checkpoints of another run, .*: name a folder"):
         find_start(Recipe.of(config), "auto")
     (tmp_path / "disk" / OWNER).write_text("first")
-    with pytest.raises(LaunchError, match=r"disk holds the checkpoints of first: name a folder .*disk/second"):
+    with pytest.raises(LaunchError, match=r"disk holds the checkpoints of first, .*: name a folder .*disk/second"):
         config.trainer.experiment_name = "second"
         find_start(Recipe.of(config), "auto")
     config.trainer.experiment_name = "first"
+    with pytest.raises(LaunchError, match=r"of first, of which .*/run has no log: name a folder .*, or remove"):
+        find_start(Recipe.of(config), "auto")  # another one of that name, or the same without its folder
+    RunLog(tmp_path / "run").launch(recipe_facts(Recipe.of(config.copy())), step=0)
     assert find_start(Recipe.of(config), "auto") == Start(4)
+
+
+def test_two_runs_of_one_name_do_not_share_a_folder_before_the_first_checkpoint(config, tmp_path):
+    config.trainer.default_local_dir, config.trainer.experiment_name = str(tmp_path / "disk"), "first"
+    write_text("first", tmp_path / "disk" / OWNER)
+    with pytest.raises(LaunchError, match="disk holds the checkpoints of first"):
+        find_start(Recipe.of(config), "auto")
+
+
+def test_a_launch_that_ends_before_its_log_owns_no_folder_of_checkpoints(config, tmp_path):
+    config.trainer.default_local_dir = str(tmp_path / "disk")
+    config.trainer.experiment_name = f"test-{uuid4().hex[:8]}"
+    config.data.train_files, config.data.val_files = f"{tmp_path}/run/train.parquet", f"{tmp_path}/run/val.parquet"
+    recipe = Recipe.of(config)
+    with pytest.raises(FileNotFoundError):
+        record(Prepared(recipe, tmp_path / "gone.yaml", Start(0), lock=-1), recipe.config, [], {}, began=0.0)
+    shutil.rmtree(record_folder(recipe))
+    assert find_start(recipe, "auto") == Start(0)
 
 
 def test_a_run_whose_checkpoints_are_gone_keeps_its_logs(launched, tmp_path):
