@@ -1,17 +1,24 @@
-"""The user in a reference's run if a model plays the user: it says "Go on.", and stops when the reference does.
+"""A reference's run: what the policy says, and the user if a model plays it.
 
-If tasks have their own messages, these are played instead, unless the parameters ask for a user.
+That user says "Go on.", and stops when the reference does. If tasks have their own messages, these are played instead,
+unless the parameters ask for a user.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from env_service.answers import Evaluation, Opening, Step
-from env_service.environments.base import Environment, EnvironmentEpisode, Guard
+from env_service.environments.base import Call, Environment, EnvironmentEpisode, Guard
 from env_service.environments.kit.environment import ToolEnvironment
 from env_service.environments.kit.tasks import UserPart
 
 PATIENT = "Go on."
+
+
+def said(environment: Environment, turns: Sequence[Sequence[Call]], mode: str) -> tuple[str, ...]:
+    """The messages of an assistant that makes these calls one by one, and closes each turn."""
+    texts = ((*(environment.render(mode, call) for call in calls), environment.closing(mode)) for calls in turns)
+    return tuple(text for turn in texts for text in turn)
 
 
 def opened(environment: Environment, task_id: str, params: Mapping[str, Any], guard: Guard) -> EnvironmentEpisode:

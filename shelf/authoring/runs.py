@@ -17,7 +17,7 @@ from env_service.environments.base import Call, Environment, EnvironmentEpisode,
 from env_service.environments.bfcl.catalog import Task
 from env_service.environments.kit.dialogue import ToolEpisode
 from seal.method.interface.schema_cue import arguments_of
-from shelf.patient_user import opened
+from shelf.patient_user import opened, said
 
 PROCESS_SECONDS = 600.0
 """Seconds that another process has to play all runs."""
@@ -86,12 +86,6 @@ def open_episode(task: Task, params: Mapping[str, Any]) -> ToolEpisode:
     from env_service.environments.bfcl.environment import BfclEnvironment  # needs the benchmark's package
 
     return ToolEpisode(BfclEnvironment().task_scene(task, params), Guard())
-
-
-def said(environment: Environment, turns: Sequence[Sequence[Call]], mode: str) -> tuple[str, ...]:
-    """The messages of an assistant that makes these calls one by one, and closes each turn."""
-    texts = ((*(environment.render(mode, call) for call in calls), environment.closing(mode)) for calls in turns)
-    return tuple(text for turn in texts for text in turn)
 
 
 def idle_run(environment: Environment, task_id: str, mode: str) -> Run:

@@ -6,7 +6,7 @@ with every cue 6,023 to 6,026, after the prompt 3,266 to 3,294).
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from env_service.environments.base import Guard
@@ -14,8 +14,10 @@ from env_service.environments.registry import get_environment
 from seal.data.rows import TaskRow
 from seal.launch.recipe import Recipe
 from seal.method.diagnosis.categories import BENCHMARK
-from seal.method.interface.cues import Omega, catalogue
-from shelf.patient_user import opened
+from seal.method.diagnosis.rules import taxonomy_of
+from seal.method.interface.cues import Omega
+from seal.method.interface.evolve import cues_in_use
+from shelf.patient_user import opened, said
 
 PIECE = re.compile(r" ?[^\W\d_]+|\d| ?[^\s\w]+|_|\s+")
 MESSAGE = 5
@@ -36,14 +38,19 @@ def tokens(text: str) -> int:
 
 
 def lengths(recipe: Recipe, rows: Sequence[TaskRow], cues: bool) -> list[Length]:
-    """The length of each row, with every cue in its prompt or with none."""
+    """The length of each row, with every cue that training may show in its prompt, or with none."""
     for file in recipe.task_files:
         get_environment(BENCHMARK).load_task_file(file)
-    taxonomy, kinds = recipe.settings.diagnosis.taxonomy, recipe.settings.interface.evolve.kinds
-    shown = [cue.name for cue in catalogue().values() if cue.taxonomy in (None, taxonomy) and cue.kind in kinds]
-    params = {"split": "train", "omega": Omega.of(shown).to_json()} if cues else {"split": "eval"}
-    params |= {"user": True} if recipe.settings.user.base_url is not None else {}
-    return [_length(row, params | {"tool_prompt_mode": recipe.service.mode(row.environment)}) for row in rows]
+    settings, evolve = recipe.settings, recipe.settings.interface.evolve
+
+    def params(environment: str) -> dict[str, Any]:
+        used = cues_in_use(evolve, taxonomy_of(settings.diagnosis.taxonomy), environment)
+        shown = [cue.name for cue in used if settings.closed_loop or cue.kind not in evolve.adaptive]
+        seen = {"split": "train", "omega": Omega.of(shown).to_json()} if cues else {"split": "eval"}
+        user = {"user": True} if settings.user.base_url is not None else {}
+        return {**seen, **user, "tool_prompt_mode": recipe.service.mode(environment)}
+
+    return [_length(row, params(row.environment)) for row in rows]
 
 
 def _length(row: TaskRow, params: dict[str, Any]) -> Length:
@@ -53,7 +60,7 @@ def _length(row: TaskRow, params: dict[str, Any]) -> Length:
     episode = opened(environment, row.task_id, params, Guard())
     opening = episode.start()
     prompt, rest = sum(tokens(message["content"]) for message in opening["state"]), 0
-    for text in _reference(row, params["tool_prompt_mode"]):
+    for text in said(environment, environment.reference(row.task_id), params["tool_prompt_mode"]):
         answer = episode.step(text, False)
         rest += tokens(text) + sum(tokens(message["content"]) for message in answer["state"])
         if answer["is_terminated"]:
@@ -61,11 +68,3 @@ def _length(row: TaskRow, params: dict[str, Any]) -> Length:
     told = opening.get("user", {"messages": [], "tools": []})
     part = sum(tokens(message["content"]) for message in told["messages"]) + sum(tokens(str(t)) for t in told["tools"])
     return Length(prompt, rest, part)
-
-
-def _reference(row: TaskRow, mode: str) -> Iterator[str]:
-    """The reference's messages, one call per message."""
-    environment = get_environment(row.environment)
-    for calls in environment.reference(row.task_id):
-        yield from (environment.render(mode, call) for call in calls)
-        yield environment.closing(mode)

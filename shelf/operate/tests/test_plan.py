@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from seal.launch.recipe import read_recipe
+from seal.method.interface.cues import catalogue
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
@@ -105,6 +106,18 @@ def test_a_validation_plays_the_withdrawal_too_if_there_is_an_interface():
     asked, off = "seal.data.withdrawal={split: train}", "seal.interface.enabled=false"
     assert validation("seal.seed=0") != validation(asked)
     assert validation(off) == validation(asked, off)
+
+
+def test_cues_that_training_never_shows_take_no_room():
+    """Left out by name, or of a kind that the closed loop would turn on if it were not switched off."""
+
+    def longest(*overrides):
+        return max(task.prompt for task in planned("SEAL", "seal.seed=0", *overrides).tasks)
+
+    plain, none = longest("seal.interface.enabled=false"), f"seal.interface.evolve.left_out=[{','.join(catalogue())}]"
+    assert longest(none) == plain
+    assert plain < longest("seal.interface.evolve.left_out=[schema_types]") < longest()
+    assert plain < longest("seal.closed_loop=false") < longest()
 
 
 def test_a_prompt_that_cannot_be_read_is_refused():
