@@ -54,13 +54,11 @@ class RunPlan:
         return cls(recipe, step, tasks, work(step, tasks))
 
     def lines(self) -> Lines:
-        """The parts of a step, and their sizes."""
-        return [*_budgets(self.step), *self._tasks(), *self._machine()]
-
-    def _machine(self) -> Lines:
-        """The disk space and memory for which `seal doctor` looks."""
+        """The parts of a step, their sizes, and the disk space and memory for which `seal doctor` looks."""
         needs = self.recipe.settings
         return [
+            *_budgets(self.step),
+            *self._tasks(),
             ("disk", f"{needs.min_free_gb:g} GiB free for checkpoints (seal.min_free_gb)"),
             ("memory", f"{needs.min_memory_gb:g} GB on each machine (seal.min_memory_gb)"),
         ]
@@ -99,7 +97,8 @@ class RunPlan:
         stages = seconds(config, step, model, gpu, self.work)
         if self._part and (user := _known(self.recipe.settings.user.model)):
             stages["user on one GPU"] = user_seconds(self._requests, self._part, user, gpu, step.in_flight)
-        steps, trainer = total_steps(config, len(self.tasks)), config.trainer
+        trainer = config.trainer
+        steps = 0 if trainer.val_only else total_steps(config, len(self.tasks))
         validations = int(trainer.val_before_train) + _times(steps, trainer.test_freq)
         saves = _times(steps, trainer.save_freq)
         rows = (*self.recipe.rows.val, *(self.recipe.rows.withdrawal if self.recipe.settings.shows_omega else ()))

@@ -108,6 +108,14 @@ def test_a_validation_plays_the_withdrawal_too_if_there_is_an_interface():
     assert validation(off) == validation(asked, off)
 
 
+def test_a_validation_alone_takes_the_time_of_one_validation():
+    plan = planned("SEAL", "trainer.val_only=true")
+    lines = dict(plan.gpu_lines(GPUS["H100"], model_of(plan.recipe), None))
+    validation, saves = lines["validations, saves"].split(", ")
+    assert lines["steps"] == "0" and validation.startswith("1 of ") and saves.startswith("0 of ")
+    assert float(lines["hours"].split(",")[0]) == pytest.approx(float(validation.split()[2]) / 3600, abs=0.05)
+
+
 def test_cues_that_training_never_shows_take_no_room():
     """Left out by name, or of a kind that the closed loop would turn on if it were not switched off."""
 
