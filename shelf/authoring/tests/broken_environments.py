@@ -196,6 +196,19 @@ class Blunt(Sound):
         return Plain(task.data)
 
 
+class Separated(Sound):
+    """Answers with characters at which Python's `splitlines` parts a text, as web pages hold them."""
+
+    name = "separated"
+
+    def world(self, task: ToolTask) -> Words:
+        class Paged(Words):
+            def tool_recall(self) -> list[str]:
+                return ["one\u2028two\u2029three\x85four", *self.said]
+
+        return Paged(task.data)
+
+
 class Bracketed(Sound):
     """Words with brackets, which users say, tools that end the turn or have no Python name; `writes` is a list."""
 

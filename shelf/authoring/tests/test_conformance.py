@@ -101,6 +101,10 @@ def test_words_with_brackets_and_names_that_are_not_python_s_alarm_nobody(
     assert failing(registered("bracketed", f"{HERE}:Bracketed")) == []
 
 
+def test_answers_with_other_ends_of_lines_than_newlines_alarm_nobody(registered: Callable[[str, str], str]) -> None:
+    assert failing(registered("separated", f"{HERE}:Separated")) == []
+
+
 def test_a_changing_tool_that_is_not_among_the_writes_is_named(registered: Callable[[str, str], str]) -> None:
     (found,) = failing(registered("unwritten", f"{HERE}:Unwritten"))
     assert found.check == "faults fail" and "without the call of say: add it to `writes`" in found.detail

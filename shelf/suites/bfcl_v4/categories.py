@@ -85,7 +85,7 @@ def missing_need(category: str) -> str | None:
 def read_items(data: Path, category: str, limit: int | None = None) -> list[Item]:
     """The items of a category in the order of the tool's `data` folder, at most `limit` of them."""
     name, cluster_of = _file(category)
-    lines = (data / f"BFCL_v4_{name}.json").read_text(encoding="utf-8").splitlines()
+    lines = (data / f"BFCL_v4_{name}.json").read_bytes().splitlines()
     found = []
     for line in lines[:limit]:
         identity = json.loads(line)["id"]
@@ -98,7 +98,7 @@ def read_chains(data: Path, category: str) -> list[Chain]:
     """The preparatory dialogues of a memory category, one chain for each scenario."""
     chains = []
     for path in sorted((data / "memory_prereq_conversation").glob("memory_*.json")):
-        entries = [json.loads(line)["id"] for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        entries = [json.loads(line)["id"] for line in path.read_bytes().splitlines() if line.strip()]
         ids = tuple(identity.replace("memory", category, 1) for identity in entries)
         chains.append(Chain(category, path.stem.removeprefix("memory_"), ids))
     return chains

@@ -71,6 +71,16 @@ def test_official_verdicts_are_read_and_must_cover_the_items(tmp_path):
         read_verdicts(OFFICIAL, "parallel", ids)
 
 
+def test_official_verdicts_are_read_whatever_the_model_answered(tmp_path):
+    """The official tool writes answers as they are, with the ends of lines that JSON allows within a text."""
+    head = {"accuracy": 0.5, "correct_count": 1, "total_count": 2}
+    wrong = {"id": "simple_python_1", "valid": False, "model_result": "one\u2028two\x85three"}
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (head, wrong))
+    (tmp_path / "BFCL_v4_simple_python_score.json").write_text(text, encoding="utf-8")
+    ids = ["simple_python_0", "simple_python_1"]
+    assert read_verdicts(tmp_path, "simple_python", ids) == {"simple_python_0": True, "simple_python_1": False}
+
+
 def test_an_official_figure_needs_all_of_its_categories():
     assert read_official(OFFICIAL, ()) == {}
     everything = read_official(OFFICIAL, set(CATEGORIES))
