@@ -241,11 +241,12 @@ def _checks(recipe) -> Iterator[Finding]:
     """Yield the findings of the checks that the launcher makes before a start."""
     from seal.launch.checks import preflight
 
-    config = recipe.config
+    config, folder = recipe.config, recipe.checkpoints
+    place = next(each for each in (folder, *folder.parents) if each.exists())
     found = {
         "model": str(config.actor_rollout_ref.model.path),
         "devices": f"{config.trainer.n_gpus_per_node} x {config.trainer.nnodes} wanted ({config.trainer.device})",
-        "disk": f"{shutil.disk_usage(HOME).free / GIB:.0f} GiB free",
+        "disk": f"{shutil.disk_usage(place).free / GIB:.0f} GiB free in {place}",
     }
     for name, check in preflight.CHECKS.items():
         fix = ""

@@ -12,6 +12,7 @@ from env_service.environments.bfcl.catalog import data_hash
 from env_service.protocol import PROTOCOL
 from seal.launch.checks import devices
 from seal.launch.checks.devices import Torch
+from seal.launch.recipe import read_recipe
 from seal.system.paths import HOME
 from shelf.operate import doctor
 from shelf.operate.cli.doctor import app
@@ -121,6 +122,12 @@ def test_a_service_of_another_run_is_called_that_runs():
     with service_that_answers(protocol=PROTOCOL, data_hash=data_hash(), owner="the run first on host-a") as url:
         (finding,) = doctor._services([url])
     assert "the run first on host-a" in finding.fix and "--with-service" in finding.fix and not finding.blocks
+
+
+def test_the_disk_is_the_one_that_takes_the_checkpoints():
+    recipe = read_recipe(QUICKSTART, [f"trainer.default_local_dir={doctor.SHARED_MEMORY}/none/checkpoints"])
+    disk = next(finding for finding in doctor._checks(recipe) if finding.what == "disk")
+    assert disk.found.endswith(f" {doctor.SHARED_MEMORY}")
 
 
 def test_too_little_shared_memory_is_named(monkeypatch, tmp_path):
