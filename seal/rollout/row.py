@@ -67,12 +67,7 @@ class Row:
     @property
     def place(self) -> str:
         """The key from which seeds and draws of this rollout follow."""
-        return f"{self.draw}/{self.sample}"
-
-    @property
-    def draw(self) -> str:
-        """The key that all rollouts of its prompt share."""
-        return f"{self.step}/{self.index}"
+        return f"{self.step}/{self.index}/{self.sample}"
 
     @property
     def cues(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from seal.rollout.budgets import Budgets
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.native import NativeFormat, request
 from seal.rollout.speaker import Speaker, SpeakerFault
-from seal.rollout.token_path import Sampled, TokenPathError, check
+from seal.rollout.token_path import DialogueRefused, Sampled, TokenPathError, check
 
 Result = TypeVar("Result")
 
@@ -90,7 +90,7 @@ class TokenStream:
     async def hear(self, dialogue: Dialogue) -> int:
         """Append what the environment said if that leaves the next message room; return the room in tokens.
 
-        Raises TokenPathError if the chat template refuses the dialogue.
+        Raises DialogueRefused if the chat template refuses the dialogue.
         """
         ids, mask, logprobs, prompt = self.ids, self.mask, self.logprobs, self.prompt_length
         messages, tools = dialogue.messages, None
@@ -184,8 +184,8 @@ class TokenSpeaker(Speaker):
 
 
 async def on_token_path(step: Awaitable[Result]) -> Result:
-    """Await a step of verl's token builder; raise TokenPathError if it refuses the dialogue."""
+    """Await a step of verl's token builder; raise DialogueRefused if it refuses the dialogue."""
     try:
         return await step
-    except (ValueError, TemplateError) as error:
-        raise TokenPathError(f"verl's token builder refused the dialogue: {error}") from error
+    except (ValueError, TypeError, TemplateError) as error:  # verl tries twice: the first error says why
+        raise DialogueRefused(f"verl's token builder refused the dialogue: {error.__context__ or error}") from error

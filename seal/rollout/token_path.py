@@ -18,6 +18,10 @@ class TokenPathError(SpeakerFault):
         super().__init__("token_path", message)
 
 
+class DialogueRefused(TokenPathError):
+    """verl's token builder, or the model's chat template, refuses the dialogue."""
+
+
 @dataclass(frozen=True)
 class Sampled:
     """One assistant message as the engine returned it: token ids, and one log-prob per token."""

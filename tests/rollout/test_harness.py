@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from ast import literal_eval
+from copy import deepcopy
 from functools import cache
 from itertools import count, pairwise
 from typing import get_args
@@ -439,6 +440,25 @@ def test_a_history_in_another_form_continues_the_dialogue_and_a_message_that_was
     texts = ('<tool_call>{"name": "cd", "arguments": {"folder": 57.0}}</tool_call>', "Done.")
     ((output, record),) = roll_out([url], ScriptedEngine(texts * 9), named(harness), *NATIVE)
     assert record.infra is None and bool(record.rewritten) == bool(rewritten) and sampled(output)
+
+
+FIRST_ONLY = (
+    "{% for message in messages %}{% if message.role == 'system' and not loop.first %}"
+    "{{ raise_exception('System message must be at the beginning.') }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_history_that_the_models_template_refuses_costs_its_rollout_and_not_the_run(url, strict):
+    """Qwen3.5's template takes a system message only at the beginning; SDKs send reminders later too."""
+    own = deepcopy(tokenizer())
+    own.chat_template = FIRST_ONLY * strict + own.chat_template
+    ((output, record),) = roll_out([url], ScriptedEngine(native_texts(), None, own), named("reminding"), *NATIVE)
+    if not strict:
+        assert (record.infra, record.score, record.rewritten) == (None, 1.0, 0)
+        return
+    assert record.infra == "harness" and sampled(output) == []
+    assert "System message must be at the beginning." in record.infra_message
 
 
 PARALLEL = ("\n".join(FORMATS["hermes"].render_call(name, {}) for name in ("ls", "pwd")), "Done.")

@@ -174,6 +174,16 @@ async def prefilling(task: Task) -> None:
             await task.answer(await turn(client, task, messages, task.call))
 
 
+async def reminding(task: Task) -> None:
+    """An agent that repeats a rule as a system message before each later message of the user."""
+    messages: Messages = []
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            rule = [{"role": "system", "content": "Be brief."}] if messages else []
+            messages += [*rule, {"role": "user", "content": message}]
+            await task.answer(await turn(client, task, messages, task.call))
+
+
 async def unordered(task: Task) -> None:
     """An agent that gives the answers of parallel calls in the order in which they came, here the last one first."""
     messages: Messages = []

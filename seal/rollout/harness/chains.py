@@ -17,6 +17,7 @@ from seal.rollout.dialogue import Dialogue
 from seal.rollout.harness.evidence import announced, holds, words
 from seal.rollout.harness.messages import Answer, ChatMessage, Request, read, rendered, rendered_start, without_thoughts
 from seal.rollout.speaker import Said, SpeakerFault
+from seal.rollout.token_path import DialogueRefused
 
 if TYPE_CHECKING:
     from seal.rollout.engine import EngineSpeaker
@@ -228,9 +229,9 @@ class Policy:
             self._asking = asyncio.current_task()
             said = await chain.speaker.say(chain.dialogue, most)
         except SpeakerFault as fault:
-            if fault.cause != "prompt_too_long" or not others:
-                raise  # a rewritten history that is too long ends this rollout, not the run
-            raise SpeakerFault("harness", f"it rewrote the history: {fault}") from fault
+            if not isinstance(fault, DialogueRefused) and (fault.cause != "prompt_too_long" or not others):
+                raise  # a history of the harness's own ends this rollout, not the run
+            raise SpeakerFault("harness", f"it sent a history that the policy cannot read: {fault}") from fault
         finally:
             self._asking = None
         if said is None:
