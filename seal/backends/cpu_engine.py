@@ -89,8 +89,7 @@ _CHOSEN = "seal_chosen_tokens"
 
 def _shares_prompts(data: TensorDict) -> bool:
     """Return whether micro-batches of tokens contain a shared prompt once."""
-    flags = tu.get_non_tensor_data(data, SHARE_PROMPTS, False), tu.get_non_tensor_data(data, "use_dynamic_bsz", True)
-    return all(flags)
+    return tu.get_non_tensor_data(data, SHARE_PROMPTS, False) and tu.get_non_tensor_data(data, "use_dynamic_bsz", True)
 
 
 def _micro_batches(

@@ -62,6 +62,8 @@ async def play(
         message = f"not finished after {terms.deadline}={terms.deadline_s:g}, {waited}"
     finally:
         await speaker.close(dialogue)
+    # No log can hold half of a surrogate pair, which the words of a harness may have from its policy.
+    message = (message or dialogue.note).encode(errors="replace").decode()
     if infra is not None:
         logger.warning("trajectory of %s: %s", episode.task_id, message)
     cut = terms.training and dialogue.stop in CUTS
@@ -73,7 +75,7 @@ async def play(
         "seconds": dialogue.seconds(),
         "rebuilt": episode.rebuilt,
         "infra": infra,
-        "infra_message": message or dialogue.note,
+        "infra_message": message,
         "omega_version": (dialogue.info.get("omega") or {}).get("version"),
         "data_hash": str(dialogue.info.get("data_hash", "")),
         "messages": tuple(dialogue.messages),

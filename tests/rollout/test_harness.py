@@ -15,13 +15,14 @@ from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.kit.formats import FORMATS
 from seal.method.interface.cues import Omega
-from seal.records.trajectory import FATAL
+from seal.records.trajectory import FATAL, TrajectoryRecord
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.harness.command import last_words
 from seal.rollout.harness.task import Address, Task, require_harness
 from seal.settings import SealSettings, SettingsError
 from seal.system.causes import Cause
 from seal.system.errors import LaunchError
+from seal.system.files import write_jsonl
 from tests.support.rollout_play import (
     TASK,
     ScriptedEngine,
@@ -333,6 +334,14 @@ def test_a_message_that_a_harness_cannot_use_may_be_the_policys_failure(url, har
     ((output, record),) = roll_out([url], ScriptedEngine(("Done.",)), named(harness), *settings)
     assert (record.infra, record.stop, record.score) == (infra, stop, 0.0)
     assert record.infra_message and sampled(output) == ([] if infra else tokens(["Done."]))
+
+
+@pytest.mark.parametrize(("harness", "infra", "stop"), [("puzzled", "harness", ""), ("puzzled_aloud", None, "failed")])
+def test_words_of_a_harness_that_are_no_text_can_be_logged(url, tmp_path, harness, infra, stop):
+    ((_, record),) = roll_out([url], ScriptedEngine(("Done.",)), named(harness), *NATIVE)
+    assert (record.infra, record.stop) == (infra, stop)
+    write_jsonl([record.line()], log := tmp_path / "1.jsonl")
+    assert "no such city: ?" in TrajectoryRecord.from_json(log.read_text(encoding="utf-8")).infra_message
 
 
 def test_a_record_says_how_often_its_rollout_was_started(url):

@@ -409,6 +409,22 @@ async def raising_later(task: Task) -> None:
     await needing_json(task, otherwise)
 
 
+async def puzzled(task: Task) -> None:
+    """An agent whose error repeats what its policy wrote as JSON: half of a surrogate pair."""
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            await turn(client, task, [{"role": "user", "content": message}], task.call)
+            raise ValueError("no such city: \ud83d")
+
+
+async def puzzled_aloud(task: Task) -> None:
+    """The same agent, which says that its policy failed."""
+    try:
+        await puzzled(task)
+    except ValueError as error:
+        await task.fail(str(error))
+
+
 async def raising(task: Task) -> None:
     raise ZeroDivisionError("of the harness")
 
