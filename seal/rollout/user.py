@@ -8,6 +8,7 @@ import asyncio
 import functools
 import json
 import os
+import re
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,8 @@ MAX_BYTES, MAX_TOKENS = 2**18, 1024
 """The most bytes of the endpoint's answer, and the most tokens of one message."""
 SEEDS = 2**31
 """Providers accept only smaller seeds."""
+_CUT = re.compile(r"length|max_.*tokens|filter|error|abort|cancel|insufficient")
+"""In a finish reason: the endpoint broke the message off."""
 
 
 class Spoken(NamedTuple):
@@ -123,13 +126,16 @@ class ModelUser:
     def _spoken(self, answer: Any, requests: int, seconds: float) -> Spoken:
         """The message in an answer; SpeakerFault if there is none."""
         try:
-            message, usage = answer["choices"][0]["message"], answer.get("usage") or {}
+            message, usage = (choice := answer["choices"][0])["message"], answer.get("usage") or {}
+            reason = str(choice.get("finish_reason")).lower()
             text, calls = without_thoughts(message.get("content") or "").strip(), list(message.get("tool_calls") or ())
             self._asked = [str(call.get("id") or f"call_{number}") for number, call in enumerate(calls)]
             tokens = [int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")]
             json.dumps([text, calls], ensure_ascii=False).encode()  # half of a surrogate pair is not text: ValueError
         except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise SpeakerFault("user", f"the user's endpoint answers with no usable message ({error!r:.99})") from error
+        if _CUT.search(reason):
+            raise SpeakerFault("user", f"the user's endpoint breaks its message off (finish_reason {reason:.40})")
         if not text and not calls:
             raise SpeakerFault("user", "the user's endpoint answers with an empty message")
         if message.get("role", "assistant") != "assistant":
@@ -142,8 +148,7 @@ class ModelUser:
 
 async def _post(base_url: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
     """Status and content, of which no more than MAX_BYTES + 1 are read, in whatever time `say` has."""
-    key = os.environ.get(KEY_VARIABLE)
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    headers = {"Authorization": f"Bearer {key}"} if (key := os.environ.get(KEY_VARIABLE)) else {}
     url = f"{base_url.rstrip('/')}/chat/completions"
     async with (
         aiohttp.ClientSession(trust_env=True, timeout=aiohttp.ClientTimeout(None, sock_connect=30)) as session,

@@ -12,6 +12,13 @@ from tests.support.loopback import Loopback
 Answer = Callable[[Mapping[str, Any]], Any]
 """From a request's body: a text, a message, or (HTTP status, value)."""
 
+
+def broken_off(reason: str, tokens: int) -> dict[str, Any]:
+    """An answer that ends in the middle of a sentence."""
+    choice = {"message": {"role": "assistant", "content": "I want milk, but not"}, "finish_reason": reason}
+    return {"choices": [choice], "usage": {"prompt_tokens": 20, "completion_tokens": tokens}}
+
+
 MILK = '<tool_call>{"name":"add","arguments":{"item":"milk"}}</tool_call>'
 """A call of the policy's tool."""
 FAULTS: dict[str, tuple[str, Answer]] = {
@@ -20,6 +27,8 @@ FAULTS: dict[str, tuple[str, Answer]] = {
     "says nothing": ("user", lambda body: ""),
     "floods": ("user", lambda body: "milk " * 200_000),
     "sends no JSON message": ("user", lambda body: (200, {"choices": []})),
+    "is cut": ("user", lambda body: (200, broken_off("length", body["max_tokens"]))),
+    "is filtered": ("user", lambda body: (200, broken_off("content_filter", 3))),
     "another role": ("user_role", lambda body: {"role": "user", "content": "I want milk."}),
     "the policy's part": ("user_role", lambda body: MILK),
     "a helpful assistant": ("user_role", lambda body: "I'm always happy to help. What can I do for you today?"),

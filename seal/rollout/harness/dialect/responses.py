@@ -80,13 +80,7 @@ def _kept(name: str, info: ValidationInfo) -> tuple[inner.Item, ...]:
     try:
         return info.context[name]
     except KeyError:
-        raise ValueError("no answer of this rollout has this id: send the items themselves") from None
-
-
-def _known(name: str | None, info: ValidationInfo) -> str | None:
-    if name is not None:
-        _kept(name, info)
-    return name
+        raise ValueError(f"no answer of this rollout has the id {name:.80}: send the items themselves") from None
 
 
 def _listed(given: Any) -> Any:
@@ -108,7 +102,7 @@ class Request(Asked):
 
     input: Annotated[list[Annotated[_Part, AfterValidator(_heard)]], BeforeValidator(_listed)] | None = None
     instructions: str | None = None
-    previous_response_id: Annotated[str | None, AfterValidator(_known)] = None
+    previous_response_id: str | None = None
     tools: tuple[_Tool, ...] | None = None
     max_output_tokens: PositiveInt | None = None
     include: tuple[str, ...] | None = None
