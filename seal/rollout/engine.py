@@ -101,9 +101,7 @@ class EngineSpeaker(TokenSpeaker):
             ) from error
         if output.stop_reason in ("abort", "aborted") or not output.token_ids:
             raise SpeakerFault("engine_aborted", f"the rollout engine aborted the request for message {message}")
-        logprobs = output.log_probs or []
-        if not params.get("logprobs"):
-            logprobs = [0.0] * len(output.token_ids)
+        logprobs = (output.log_probs or []) if params.get("logprobs") else [0.0] * len(output.token_ids)
         versions = (output.extra_fields.get(name) for name in ("min_global_steps", "max_global_steps"))
         self.stream.versions += [int(version or 0) for version in versions]
         return Sampled(tuple(output.token_ids), tuple(logprobs))

@@ -65,6 +65,11 @@ def test_a_harness_that_fails_is_refused_in_one_sentence(url, tmp_path, harness,
     assert error.value.code == exits.REFUSED and "\n" not in str(error.value)
 
 
+def test_a_request_that_the_gateway_refuses_is_no_failure_of_the_policy(url, tmp_path):
+    with pytest.raises(LaunchError, match="response_format: the policy answers in text"):
+        tried(url, tmp_path, f"{OWN}demanding", "failed")
+
+
 def test_a_trial_has_the_variables_of_the_runs_processes(monkeypatch, tmp_path):
     seen, before = [], dict(os.environ)
 

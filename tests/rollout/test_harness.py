@@ -327,6 +327,7 @@ def test_a_failure_of_the_harness_is_one_of_infrastructure(url, tmp_path, harnes
         ("raising_later", "failed", None, "failed"),
         ("raising_later", "lost", "harness", ""),
         ("raising", "failed", "harness", ""),
+        ("demanding", "failed", "harness", ""),  # what the gateway refuses is the harness's own wish
     ],
 )
 def test_a_message_that_a_harness_cannot_use_may_be_the_policys_failure(url, harness, setting, infra, stop):

@@ -409,6 +409,16 @@ async def raising_later(task: Task) -> None:
     await needing_json(task, otherwise)
 
 
+async def demanding(task: Task) -> None:
+    """An agent whose SDK demands JSON of the policy after its first answer, which the gateway refuses."""
+    form = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": {"type": "object"}}}
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            messages: Messages = [{"role": "user", "content": message}]
+            await turn(client, task, messages, task.call)
+            await turn(client, task, [*messages, *messages[:1]], task.call, response_format=form)
+
+
 async def puzzled(task: Task) -> None:
     """An agent whose error repeats what its policy wrote as JSON: half of a surrogate pair."""
     async with client_of(task) as client:

@@ -110,9 +110,8 @@ class Policy:
         max_steps: int | None,
         trained: Literal["all", "main"] = "all",
     ):
-        self._speaker, self._trained = speaker, trained
+        self._speaker, self._max_steps, self._trained = speaker, max_steps, trained
         self._form: Format = AGENT_FORMATS.get(prompt_mode, AGENT_FORMATS["hermes"])
-        self._max_steps = max_steps
         self._one_at_a_time = asyncio.Lock()
         self._chains: list[Chain] = []
         self._said: list[Message] = []  # of all chains, in the order in which they were sampled

@@ -119,7 +119,9 @@ class Gateway:
             model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "seal"}
             return JSONResponse({"object": "list", "data": [model]} if verb == "GET models" else model)
         if verb in _DIALECTS:
+            session.unread = True
             asked = await _read(_DIALECTS[verb], request, session.kept)
+            session.unread = False
             return await _complete(session, asked, partial(_gone, request.receive))
         if verb == "GET task":
             return JSONResponse({"messages": task.messages, "deadline_s": task.deadline_s})
