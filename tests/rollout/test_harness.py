@@ -295,6 +295,7 @@ def test_a_harness_that_asks_again_after_a_cut_stays_within_the_budget(url, key)
         (named("doubling_over_mcp"), "harness", "One answer for each message"),
         (named("leaving"), "harness", "left before the conversation ended"),
         (named("refusing"), "harness", "never asked the policy"),
+        (named("giving_up_at_once"), "harness", "no index of the shop"),
         (named("hanging"), "harness_timeout", "waiting for the harness"),
         (named("flooding"), "harness", "more than 2000 requests"),
         (
@@ -343,6 +344,14 @@ def test_words_of_a_harness_that_are_no_text_can_be_logged(url, tmp_path, harnes
     assert (record.infra, record.stop) == (infra, stop)
     write_jsonl([record.line()], log := tmp_path / "1.jsonl")
     assert "no such city: ?" in TrajectoryRecord.from_json(log.read_text(encoding="utf-8")).infra_message
+
+
+def test_a_harness_whose_first_request_leaves_no_room_is_not_said_to_have_asked_nothing(url):
+    limit = "data.max_response_length=100"
+    ((_, record),) = roll_out([url], ScriptedEngine(("Done.",)), named("showing"), *NATIVE, limit)
+    assert record.infra == "harness" and "trajectory_length" in record.infra_message
+    ((_, record),) = roll_out([url], ScriptedEngine(("Done.",)), named("showing"), *NATIVE)
+    assert record.infra is None
 
 
 def test_a_record_says_how_often_its_rollout_was_started(url):

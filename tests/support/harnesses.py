@@ -409,6 +409,19 @@ async def raising_later(task: Task) -> None:
     await needing_json(task, otherwise)
 
 
+async def giving_up_at_once(task: Task) -> None:
+    """An agent that cannot start, and says why."""
+    await task.fail("no index of the shop")
+
+
+async def showing(task: Task) -> None:
+    """An agent that shows the policy a long example first."""
+    shown = [{"role": "user", "content": "Sort."}, {"role": "assistant", "content": "sort " * 300}]
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            await task.answer(await turn(client, task, [*shown, {"role": "user", "content": message}], task.call))
+
+
 async def demanding(task: Task) -> None:
     """An agent whose SDK demands JSON of the policy after its first answer, which the gateway refuses."""
     form = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": {"type": "object"}}}

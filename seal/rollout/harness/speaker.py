@@ -89,7 +89,8 @@ class HarnessSpeaker(Speaker):
         if self._policy is not None:
             self._policy.end()  # a summary or a title is not part of the rollout
             if not self._policy.spoke:
-                raise SpeakerFault("harness", "the harness never asked the policy")
+                full = self.limit not in ("", FAILED) and f"the harness's first request leaves no room: {self.limit}"
+                raise SpeakerFault("harness", dialogue.note or full or "the harness never asked the policy")
             self._policy.check()
 
     def facts(self, dialogue: Dialogue) -> dict[str, Any]:
