@@ -76,10 +76,10 @@ def run_experiment(
     experiment: Experiment, arms: Mapping[str, ComposedArm], options: SessionOptions, tell: Callable[[str], None]
 ) -> Session:
     """Run what is missing, until all is done or the first signal arrives; LaunchError if it cannot start."""
-    require_devices(arms, options)
     for name in options.only:
         if name not in experiment.design.arms:
             raise LaunchError(f"--only {name} is not an arm; they are {', '.join(experiment.design.arms)}.")
+    require_devices(arms, options)
     session = Session()
     with _signals(session.signals), _alone(experiment, tell, session.signals) as descriptor:
         require_unchanged(experiment, arms)
@@ -92,8 +92,8 @@ def run_experiment(
 
 
 def require_devices(arms: Mapping[str, ComposedArm], options: SessionOptions) -> None:
-    """LaunchError if runs at the same time do not have their own GPUs."""
-    most = max(arm.devices for arm in arms.values())
+    """LaunchError if runs of the chosen arms do not have their own GPUs when they run at the same time."""
+    most = max(arms[name].devices for name in options.only or arms)
     if most and (options.jobs > 1 or options.devices) and len(options.devices) < options.jobs * most:
         raise LaunchError(
             f"--jobs {options.jobs} with {most} GPUs per run needs {options.jobs * most} GPUs, and --devices names "

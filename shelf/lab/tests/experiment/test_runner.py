@@ -16,6 +16,7 @@ from shelf.lab.experiment.collect import read_attempts
 from shelf.lab.experiment.matrix import Experiment
 from shelf.lab.experiment.plan import status_parts
 from shelf.lab.experiment.records import read_results
+from shelf.lab.experiment.runner import SessionOptions, require_devices
 from tests.support.processes import runs
 
 DEADLINE_S = 180
@@ -90,6 +91,8 @@ def test_several_runs_go_on_at_once_on_gpus_of_their_own(make_bench, quickstart)
     assert {start["devices"] for start in bench.starts} == {"4", "6"}
     with pytest.raises(LaunchError, match="needs 3 GPUs, and --devices names 2"):
         bench.run(jobs=3, devices=("0", "1"))
+    on_cpu = bench.arms | {"seal": ComposedArm("seal", quickstart, 4)}
+    require_devices(on_cpu, SessionOptions(jobs=3, only=("seal",)))  # the chosen arm needs none
 
 
 @pytest.mark.parametrize("event", [{"do": exits.INFRASTRUCTURE}, {"do": "kill"}, {"do": exits.FAILED}])

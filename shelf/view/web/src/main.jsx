@@ -82,6 +82,8 @@ function App() {
   const Page = SHOWN[page];
   const focus = page === "overview" && run && !chosen.includes(run.name) ? runs.find((each) => each.name === chosen[0]) ?? run : run;
   const single = runs?.length === 1;
+  // Of an evaluation, or rollouts of other programs, the lists show the validations.
+  const shown = exported || params.log || run?.last !== null ? params : { ...params, log: "validation" };
   return (
     <>
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main").focus(); }}>Skip to the content</a>
@@ -104,7 +106,7 @@ function App() {
         {!PARENT[page] && page !== "overview" && <h1 class="sr">{pages.find(([name]) => name === page)?.[1]}</h1>}
         {error && <Note tone="bad">{error}</Note>}
         {run ? (
-          <Page params={params} run={run} runs={runs} focus={focus.name} chosen={chosen.length ? chosen : [run.name]} fresh={run.signature} theme={theme} />
+          <Page params={shown} run={run} runs={runs} focus={focus.name} chosen={chosen.length ? chosen : [run.name]} fresh={run.signature} theme={theme} />
         ) : (
           !error && <p class="missing" aria-busy="true">Loading…</p>
         )}
