@@ -12,6 +12,7 @@ import pytest
 
 from seal.training.closed_loop import ClosedLoop
 from seal.training.log import RunLog
+from shelf.statistics.log import read_validation_dir
 from shelf.view.app import make_app
 from shelf.view.export import write_page
 from shelf.view.runs import find_runs
@@ -344,6 +345,15 @@ def test_old_damaged_and_empty_runs_say_what_they_lack(page, run, tmp_path, kind
             settled(page)
             assert page.run("document.querySelector('main').innerText.trim().length") > 20
         assert "undefined" not in page.text() and "NaN" not in page.text()
+
+
+def test_the_lists_of_a_run_that_trained_nothing_open_on_its_validations(page, run):
+    shutil.rmtree(run / "seal_log")
+    with served(make_app(find_runs([str(run)], Path()))) as address:
+        page.open(f"{address}/#/trajectories")
+        page.see(f"{len(read_validation_dir(run).lines)} trajectories")
+        page.open(f"{address}/#/failures")
+        page.wait("document.querySelector('.matrix td a')")
 
 
 def test_an_exported_page_works_from_a_file_and_asks_for_nothing(page, played, tmp_path):
