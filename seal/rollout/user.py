@@ -12,7 +12,9 @@ import re
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -23,11 +25,11 @@ from seal.system.text import clipped, first_line, without_thoughts
 
 USER = "the user"
 """Who is waited for."""
-ATTEMPTS, PAUSE_S = 3, 0.5
-MAX_BYTES, MAX_TOKENS = 2**18, 1024
-"""The most bytes of the endpoint's answer, and the most tokens of one message."""
-SEEDS = 2**31
-"""Providers accept only smaller seeds."""
+ATTEMPTS, PAUSE_S = 4, 0.5
+MAX_BYTES, MAX_TOKENS, SEEDS = 2**18, 1024, 2**31
+"""The most bytes of the endpoint's answer and tokens of one message; providers accept only smaller seeds."""
+OPTIONAL = frozenset({"max_tokens", "temperature", "seed"})
+"""Fields that requests go without once the endpoint's refusal has named them, as those of OpenAI's newer models do."""
 _CUT = re.compile(r"length|max_.*tokens|filter|error|abort|cancel|insufficient")
 """In a finish reason: the endpoint broke the message off."""
 
@@ -74,10 +76,9 @@ class ModelUser:
 
     def __init__(self, settings: UserSettings, seed: str) -> None:
         self._settings, self._seed = settings, seed
-        self._messages: list[dict[str, Any]] = []
-        self._tools: list[Any] = []
+        self._messages, self._tools = list[dict[str, Any]](), list[Any]()
         self._asked: list[str] = []
-        self._said = 0
+        self._said, self._refused = 0, set[str]()
 
     def begin(self, part: Mapping[str, Any]) -> None:
         self._messages, self._tools = list(part["messages"]), list(part["tools"])
@@ -105,22 +106,21 @@ class ModelUser:
         fault = ""
         for attempt in range(ATTEMPTS):
             await asyncio.sleep(attempt * PAUSE_S)
+            asked = {name: value for name, value in body.items() if name not in self._refused}
             try:
-                status, content = await _post(self._settings.base_url, body)
+                status, content = await _post(self._settings.base_url, asked)
             except (aiohttp.ClientError, OSError) as error:
                 fault = f"does not answer ({first_line(str(error), type(error).__name__)})"
                 continue
-            if len(content) > MAX_BYTES:
-                fault = f"answers with more than {MAX_BYTES} bytes"
-            elif status != 200:
-                fault = f"answers with HTTP {status} ({clipped(content.decode('utf-8', 'replace').strip(), 200)})"
-                if status < 500 and status not in (408, 409, 429):
-                    break
-            else:
-                try:
-                    return json.loads(content), attempt + 1
-                except (ValueError, RecursionError):
-                    fault = "answers with text that is not JSON"
+            fault = f"answers with HTTP {status} ({clipped(content.decode('utf-8', 'replace').strip(), 200)})"
+            if status == 200:
+                with suppress(ValueError, RecursionError):
+                    return json.loads(content[:MAX_BYTES]), attempt + 1
+                fault = f"answers with no JSON, or with more than {MAX_BYTES} bytes"
+            if named := {name for name in OPTIONAL & asked.keys() if status in (400, 422) and name.encode() in content}:
+                self._refused |= named
+            elif 400 <= status < 500 and status not in (408, 409, 429):
+                break
         raise SpeakerFault("user", f"the user's endpoint {self._settings.base_url} {fault}")
 
     def _spoken(self, answer: Any, requests: int, seconds: float) -> Spoken:
@@ -149,7 +149,8 @@ class ModelUser:
 async def _post(base_url: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
     """Status and content, of which no more than MAX_BYTES + 1 are read, in whatever time `say` has."""
     headers = {"Authorization": f"Bearer {key}"} if (key := os.environ.get(KEY_VARIABLE)) else {}
-    url = f"{base_url.rstrip('/')}/chat/completions"
+    parts = urlsplit(base_url)  # its query may name a version, as Azure's does
+    url = parts._replace(path=f"{parts.path.rstrip('/')}/chat/completions").geturl()
     async with (
         aiohttp.ClientSession(trust_env=True, timeout=aiohttp.ClientTimeout(None, sock_connect=30)) as session,
         session.post(url, json=body, headers=headers) as response,

@@ -39,6 +39,23 @@ def test_its_seeds_are_those_that_providers_accept():
     assert len({body["seed"] for body in asked}) == 20 and max(body["seed"] for body in asked) < 2**31
 
 
+def test_it_goes_without_the_fields_that_its_model_refuses():
+    def answer(body):
+        refused = next((name for name in ("max_tokens", "temperature") if name in body), None)
+        words = f"Unsupported parameter: '{refused}' is not supported with this model."
+        return (400, {"error": {"message": words}}) if refused else "I want milk."
+
+    with user_server(answer) as (url, asked):
+
+        async def said():
+            user = asked_at(f"{url}/?api-version=1")
+            return [await user.say([]) for _ in range(2)]
+
+        first, second = asyncio.run(said())
+    assert (first.text, first.requests, second.requests) == ("I want milk.", 3, 1)
+    assert [asked[-1].keys() & {"max_tokens", "temperature", "seed"}] == [{"seed"}]
+
+
 WANTS = {"choices": [{"message": {"content": "I want milk."}}]}
 
 

@@ -50,6 +50,8 @@ def user_server(answer: Answer | None = None, seconds: float = 0.0) -> Iterator[
     class Handler(Rules):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.path.partition("?")[0] != "/v1/chat/completions":
+                return self.answer(404, {})
             asked.append(body)
             time.sleep(seconds)
             value = answer(body) if answer else said(body["messages"], body["seed"])
