@@ -109,7 +109,7 @@ class StepRecord:
     step: int
     """The training step, from 1."""
     omega: SentOmega | None = None
-    """The Omega that it was played with; None without one."""
+    """Omega_t: what rollouts that this step draws see; None without one."""
     events: tuple[Event, ...] = ()
     """The cues that its figures turned on or off in Omega_{t+1}."""
 
