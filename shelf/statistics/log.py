@@ -99,10 +99,7 @@ def read_validation_dir(folder: Path | str) -> Log:
         folder = RunFolder(folder).validations
     files, samples = step_files(folder), {}
     if not files:
-        raise ValueError(
-            f"{folder} holds no <step>.jsonl: has the run validated yet (val_before_train, test_freq), or does "
-            "an evaluation lack its end? Its command resumes it."
-        )
+        raise ValueError(f"{folder} holds no <step>.jsonl: no validation or evaluation has ended (trainer.test_freq).")
     log = Log.joined(read_log(path, samples) for _step, path in files)
     if not log.lines and log.bad:
         raise ValueError(f"{folder} holds no usable line; the first of {len(log.bad)} bad ones is {log.bad[0]}")

@@ -350,7 +350,7 @@ class ChatClient:
     async def _through_outages(self, *request: Any) -> ChatCompletion:
         """The answer; gives up wait_s seconds after the endpoint was found to be down.
 
-        If the endpoint answered no request in that time, it is gone: the requests that follow fail at once.
+        If it answered no request in that time, nor "Hello.", it is gone: the requests that follow fail at once.
         """
         down_at = math.inf
         while True:
@@ -364,7 +364,8 @@ class ChatClient:
                 if fault.cause not in OUTAGES or isinstance(fault, CallRejected) or not self._wait_s:
                     raise
                 if now - down_at >= self._wait_s:
-                    self._gone = fault if self._served_at < down_at else None
+                    lives = self._served_at >= down_at or await self._answers({}, STREAM in self.replaced)
+                    self._gone = None if lives else fault
                     raise
                 await asyncio.sleep(min(POLL_S, self._wait_s))
             else:
@@ -450,19 +451,22 @@ class ChatClient:
         )
         if code >= 500 or code in RETRIED or (code in REQUEST_STATUSES and self._served):
             return fault
-        if code in REQUEST_STATUSES and code != FORBIDDEN:
-            try:
-                probe = {**body, "messages": [{"role": "user", "content": "Hello."}]}
-                await self._send(probe, "seal-evaluation-probe", streams)
-            except (APIStatusError, EndpointFault):
-                pass
-            else:
-                self._served = True
-                return fault
+        if code in REQUEST_STATUSES and code != FORBIDDEN and await self._answers(body, streams):
+            self._served = True
+            return fault
         return EndpointRefused(
             f"{url} refused the request with {code} ({text[:200]}): check --base-url, --model and "
             f"{self.endpoint.key_variable}."
         )
+
+    async def _answers(self, body: Mapping[str, Any], streams: bool) -> bool:
+        """Whether the endpoint answers a short request with the fields of this one."""
+        try:
+            asked = {**body, "messages": [{"role": "user", "content": "Hello."}]}
+            await self._send(asked, "seal-evaluation-probe", streams)
+        except (APIStatusError, EndpointFault):
+            return False
+        return True
 
 
 def with_thoughts(

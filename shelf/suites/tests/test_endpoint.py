@@ -19,14 +19,14 @@ def answer(finish="stop", **message):
 
 @contextmanager
 def answering(answers):
-    """An HTTP server that gives these (status, text) in turn; its address and the requests that it got."""
+    """An HTTP server that gives these (status, text), in turn or by body; its address and the requests that it got."""
     got = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             got.append((dict(self.headers), body))
-            status, text = answers[min(len(got), len(answers)) - 1]
+            status, text = answers(body) if callable(answers) else answers[min(len(got), len(answers)) - 1]
             self.send_response(status)
             kind = "text/event-stream" if text.startswith(("data:", ":", "event:")) else "application/json"
             for name, value in (("content-type", kind), ("retry-after-ms", "10")):
@@ -380,6 +380,22 @@ def test_an_endpoint_that_stays_away_is_waited_for_once():
         (cause, asked), second = asyncio.run(seen(url))
     assert cause == "endpoint_503" and asked > 1
     assert second == (cause, asked)
+
+
+def test_an_endpoint_that_fails_for_one_request_alone_is_not_gone():
+    def by_body(body):
+        return (500, "{}") if "boom" in body["messages"][0]["content"] else (200, answer(content="up"))
+
+    async def both(url):
+        client = ChatClient(Endpoint(url, "m"), attempts=1, wait_s=0.1)
+        with pytest.raises(EndpointFault):
+            await client.complete([{"role": "user", "content": "boom"}], Sampling(), 7, "task/0/1")
+        reply = await client.complete([USER], Sampling(), 7, "task/0/2")
+        await client.close()
+        return reply.text
+
+    with answering(by_body) as (url, _):
+        assert asyncio.run(both(url)) == "up"
 
 
 def test_an_error_inside_a_completion_is_judged_as_one_outside():
