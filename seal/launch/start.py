@@ -161,9 +161,8 @@ def _continue(recipe: Recipe, checkpoint: Path) -> Start:
     lacking = asked.get("trainer.val_before_train", due) and not (recipe.folder.validations / f"{step}.jsonl").exists()
     if ended and not lacking:
         return Start(step, complete=True)
-    validation = {"val_before_train": bool(lacking), "val_only": bool(ended and lacking)}
-    told = tuple(f"{change}." for change in changes)
-    return Start(step, checkpoint=checkpoint, settings={**settings, **validation}, changes=told)
+    settings |= {"val_before_train": bool(lacking), "val_only": bool(ended and lacking)}
+    return Start(step, checkpoint=checkpoint, settings=settings, changes=tuple(f"{change}." for change in changes))
 
 
 def _origin(recipe: Recipe, checkpoint: Path) -> Path:
@@ -196,29 +195,30 @@ def _changes(recipe: Recipe, origin: Path, step: int) -> list[Change]:
     """The settings that a run changes when it continues after `step`; none if no launch of the origin is known.
 
     origin: the folder of the run that saved the checkpoint. LaunchError for one of KEPT, and for other training tasks,
-    such as those of a file with other contents; a validation depends only on the weights.
+    such as those of a file with other contents; a validation depends only on the weights, and replaces none of others.
     """
     now, folder = recipe_facts(recipe), RunFolder(origin)
     launches = [*training_launches(folder, step).values()]
     if not launches:
         return []
-    before, tasks, trainer = launches[-1], now["rows"]["training"], recipe.config.trainer
+    before, trainer, own = launches[-1], recipe.config.trainer, origin == recipe.run_dir
     changes = compare(before["config"], now["config"], step)
     silent = {*recipe.silent}  # cues that showed nothing, which an older version counted
     changes = [each for each in changes if each.key != LEFT_OUT or not {*(each.before or ())} ^ {*each.after} <= silent]
     fix = "start only from its weights (seal export, actor_rollout_ref.model.path)"
-    fix = "set another trainer.experiment_name" if origin == recipe.run_dir else fix
-    depended = (*KEPT, *(UNDER_WAY if trainer.v1.trainer_mode == "seal_async" else ()))
-    depended = WEIGHTS if trainer.val_only else depended
+    fix = f"set another trainer.experiment_name{' with --resume PATH' if trainer.val_only else ''}" if own else fix
+    depended = WEIGHTS if trainer.val_only else (*KEPT, *(UNDER_WAY if trainer.v1.trainer_mode == "seal_async" else ()))
     for _, key, old, new in without_moves(changes, lambda: same_model(before, {"hashes": model_hashes(recipe)})):
         if any(key == kept or key.startswith(f"{kept}.") for kept in depended):
             raise LaunchError(
                 f"{key} is {shown(new)}, but {origin} was trained with {shown(old)} to step {step}: set it back, "
                 f"or {fix}."
             )
-    if before.get("rows", {}).get("training", tasks) != tasks and not trainer.val_only:
+    side, block = ("validation", "val") if trainer.val_only else ("training", "train")
+    counts = not trainer.val_only or (own and (folder.validations / f"{step}.jsonl").exists())  # it would be replaced
+    if counts and before.get("rows", {}).get(side, now["rows"][side]) != now["rows"][side]:
         raise LaunchError(
-            f"seal.data.train selects other tasks than {origin} was trained with to step {step}: restore its "
-            f"files of tasks, or {fix}."
+            f"seal.data.{block} selects other tasks than {origin} had to step {step}: restore its files of tasks, or "
+            f"{fix}."
         )
     return changes

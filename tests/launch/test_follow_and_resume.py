@@ -558,6 +558,20 @@ def test_a_resume_refuses_files_of_tasks_with_other_contents(config, saved):
         find_start(recipe, "auto")
 
 
+def test_a_validation_of_other_tasks_does_not_replace_the_one_that_is_there(config, saved):
+    recipe = Recipe.of(config)
+    recipe.config.trainer.val_only = True
+    rows = [[row.data_source, row.task_id, row.split] for row in recipe.rows.val]
+    facts = {"config": without_secrets(OmegaConf.to_container(recipe.config))}
+    RunLog(HOME / config.seal.run_dir).launch({**facts, "rows": {"validation": rows[1:]}}, step=0)
+    saved(10)
+    assert find_start(recipe, "auto").step == 10
+    recipe.folder.validations.mkdir(parents=True)
+    (recipe.folder.validations / "10.jsonl").touch()
+    with pytest.raises(LaunchError, match=r"seal.data.val selects other tasks .*experiment_name with --resume PATH"):
+        find_start(recipe, "auto")
+
+
 def test_weights_and_biases_goes_on_with_the_same_run(tmp_path):
     log = RunLog(tmp_path)
     log.launch({}, step=0)
