@@ -281,7 +281,7 @@ def nothing_learnt(steps: Sequence[StepRecord]) -> str | None:
     passed = {step.pass_share for step in steps} - {None}
     if len(steps) != PATIENCE or not passed or any(step.groups_with_spread for step in steps):
         return None
-    which, then = "what is trained of a prompt has the same reward", "take tasks that the policy passes sometimes"
+    which, then = "each prompt's trained rollouts have the same reward", "take tasks that the policy passes sometimes"
     if passed == {0.0}:
         which = "no rollout passed"
         then = "start from a stronger policy, or train on easier tasks, alone or mixed in"

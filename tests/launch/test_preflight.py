@@ -169,7 +169,7 @@ def policy(tmp_path, **changes):
         ("env_service.timeout_s", 0, "env_service.timeout_s is 0"),
         ("env_service.restart_wait_s", -1, "env_service.restart_wait_s is -1"),
         ("env_service.env_type", "counter", "env_service.env_type=counter"),
-        ("env_service.prompt_modes", {"tau2_telcom": "hermes"}, "env_service.prompt_modes names tau2_telcom"),
+        ("env_service.prompt_modes.tau2_telcom", "hermes", "env_service.prompt_modes names tau2_telcom"),
         ("actor_rollout_ref.rollout.name", "sglang", "actor_rollout_ref.rollout.name is 'sglang'; it must be 'vllm'"),
         ("actor_rollout_ref.rollout.trace.backend", "mlflow", "actor_rollout_ref.rollout.trace.backend is 'mlflow'"),
         ("actor_rollout_ref.rollout.trace.token2text", True, "writes no traces"),
@@ -178,7 +178,7 @@ def policy(tmp_path, **changes):
     ],
 )
 def test_what_cannot_run_is_named(config, key, value, named):
-    OmegaConf.update(config, key, value)
+    OmegaConf.update(config, key, value, force_add=True)
     assert named in refused(config)
 
 
