@@ -34,7 +34,7 @@ from openai.types.chat.chat_completion_chunk import ChoiceDeltaToolCall
 
 from seal.rollout.user import SEEDS
 from seal.settings.sentences import nearest
-from seal.system.files import json_hash, quick_sha256
+from seal.system.files import file_sha256, json_hash
 from seal.system.net import is_address, is_loopback
 from seal.system.text import enumeration, one_line
 from shelf.suites import FIXED
@@ -279,7 +279,7 @@ class EvaluatedModel:
             return {"model": self.name}
         folder = require_model(self.checkpoint.resolve())
         files = (path for path in folder.iterdir() if path.suffix in MODEL_FILES)
-        return {"model": str(folder), "weights": json_hash({path.name: quick_sha256(path) for path in files})}
+        return {"model": str(folder), "weights": json_hash({path.name: file_sha256(path) for path in files})}
 
     @contextmanager
     def served(self, log: Path, reads_calls: bool = False) -> Iterator[Endpoint]:
