@@ -25,7 +25,7 @@ export function FilterBar({ params, run, page, names: always, more = [], fresh, 
   const extra = ["step", "turn", "source", "stop", "omega", "label", "outcome"].filter((name) => params[name] && !names.includes(name));
   return (
     <div class="filters" role="search">
-      {names.includes("log") && <Choice name="Log" value={params.log ?? "train"} options={[["train", "training"], ["validation", "validation"]]} onPick={(log) => go(page, { ...params, log: log === "train" ? "" : log, from_step: "", to_step: "", step: "" }, true)} />}
+      {names.includes("log") && <Choice name="Log" value={params.log ?? "train"} options={[["train", "training"], ["validation", "validation"]]} onPick={(log) => go(page, { ...params, log, from_step: "", to_step: "", step: "" }, true)} />}
       {names.filter((name) => name !== "log").map((name) =>
         ["from_step", "to_step", "task", "text", "turn"].includes(name) ? (
           <Field key={name} name={name} value={params[name] ?? ""} onSet={(value) => set(name, value)} own={name === "text" || (name === "task" && !names.includes("text")) ? search : undefined} />
