@@ -7,6 +7,7 @@ infrastructure (`user`, `user_timeout`); this module and the environment refuse 
 import asyncio
 import functools
 import json
+import logging
 import os
 import re
 import time
@@ -22,6 +23,8 @@ from env_service.environments.kit.tool_calls import write_message
 from seal.rollout.speaker import SpeakerFault
 from seal.settings.user import KEY_VARIABLE, UserSettings
 from seal.system.text import clipped, first_line, without_thoughts
+
+logger = logging.getLogger(__name__)
 
 USER = "the user"
 """Who is waited for."""
@@ -103,22 +106,27 @@ class ModelUser:
 
     async def _answer(self, body: Mapping[str, Any]) -> tuple[Any, int]:
         """The endpoint's answer, and after how many requests; SpeakerFault if it has none."""
-        fault = ""
-        for attempt in range(ATTEMPTS):
-            await asyncio.sleep(attempt * PAUSE_S)
+        fault, requests, pauses = "", 0, [attempt * PAUSE_S for attempt in range(ATTEMPTS)]
+        deadline = time.monotonic() + self._settings.timeout_s
+        while pauses:
+            await asyncio.sleep(pauses.pop(0))
             asked = {name: value for name, value in body.items() if name not in self._refused}
+            requests += 1
             try:
-                status, content = await _post(self._settings.base_url, asked)
+                status, content, wait = await _post(self._settings.base_url, asked)
             except (aiohttp.ClientError, OSError) as error:
                 fault = f"does not answer ({first_line(str(error), type(error).__name__)})"
                 continue
             fault = f"answers with HTTP {status} ({clipped(content.decode('utf-8', 'replace').strip(), 200)})"
             if status == 200:
                 with suppress(ValueError, RecursionError):
-                    return json.loads(content[:MAX_BYTES]), attempt + 1
+                    return json.loads(content[:MAX_BYTES]), requests
                 fault = f"answers with no JSON, or with more than {MAX_BYTES} bytes"
             if named := {name for name in OPTIONAL & asked.keys() if status in (400, 422) and name.encode() in content}:
                 self._refused |= named
+                _tell(" and ".join(sorted(named)), self._settings.model)
+            elif 0 < wait < deadline - time.monotonic() and status in (429, 503):
+                pauses.insert(0, wait)  # an attempt that the endpoint postpones does not count
             elif 400 <= status < 500 and status not in (408, 409, 429):
                 break
         raise SpeakerFault("user", f"the user's endpoint {self._settings.base_url} {fault}")
@@ -146,8 +154,14 @@ class ModelUser:
         return Spoken(write_message(text, calls), self._settings.model, *tokens, requests, round(seconds, 3))
 
 
-async def _post(base_url: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
-    """Status and content, of which no more than MAX_BYTES + 1 are read, in whatever time `say` has."""
+@functools.cache
+def _tell(fields: str, model: str) -> None:
+    """Report once in each process which fields are left out."""
+    logger.warning("the model that plays the user, %s, is asked without %s, which its endpoint refuses", model, fields)
+
+
+async def _post(base_url: str, body: Mapping[str, Any]) -> tuple[int, bytes, float]:
+    """Status, content (MAX_BYTES and a little more at most) and Retry-After in seconds, in whatever time `say` has."""
     headers = {"Authorization": f"Bearer {key}"} if (key := os.environ.get(KEY_VARIABLE)) else {}
     parts = urlsplit(base_url)  # its query may name a version, as Azure's does
     url = parts._replace(path=f"{parts.path.rstrip('/')}/chat/completions").geturl()
@@ -160,7 +174,8 @@ async def _post(base_url: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
             content += part
             if len(content) > MAX_BYTES:
                 break
-        return response.status, content
+        wait = response.headers.get("Retry-After", "")
+        return response.status, content, float(wait) if wait.isdecimal() else 0.0
 
 
 @functools.lru_cache(maxsize=1)

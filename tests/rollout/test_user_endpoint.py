@@ -39,7 +39,21 @@ def test_its_seeds_are_those_that_providers_accept():
     assert len({body["seed"] for body in asked}) == 20 and max(body["seed"] for body in asked) < 2**31
 
 
-def test_it_goes_without_the_fields_that_its_model_refuses():
+def test_it_waits_as_long_as_its_endpoint_asks_within_the_deadline(monkeypatch):
+    monkeypatch.setattr("seal.rollout.user.ATTEMPTS", 1)
+    answers = iter([(429, {"error": "slow down"}, {"Retry-After": "1"}), "I want milk."])
+    with user_server(lambda body: next(answers)) as (url, _):
+        said = asyncio.run(asked_at(url).say([]))
+    assert (said.text, said.requests) == ("I want milk.", 2)
+    with (
+        user_server(lambda body: (429, {"error": "come back tomorrow"}, {"Retry-After": "86400"})) as (url, asked),
+        pytest.raises(SpeakerFault, match=r"HTTP 429 .*come back tomorrow"),
+    ):
+        asyncio.run(asked_at(url).say([]))
+    assert len(asked) == 1
+
+
+def test_it_goes_without_the_fields_that_its_model_refuses(caplog):
     def answer(body):
         refused = next((name for name in ("max_tokens", "temperature") if name in body), None)
         words = f"Unsupported parameter: '{refused}' is not supported with this model."
@@ -54,6 +68,8 @@ def test_it_goes_without_the_fields_that_its_model_refuses():
         first, second = asyncio.run(said())
     assert (first.text, first.requests, second.requests) == ("I want milk.", 3, 1)
     assert [asked[-1].keys() & {"max_tokens", "temperature", "seed"}] == [{"seed"}]
+    for field in ("max_tokens", "temperature"):
+        assert f"crowd, is asked without {field}, which its endpoint refuses" in caplog.text
 
 
 WANTS = {"choices": [{"message": {"content": "I want milk."}}]}

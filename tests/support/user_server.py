@@ -10,7 +10,7 @@ from exp.user.rules import Rules, said
 from tests.support.loopback import Loopback
 
 Answer = Callable[[Mapping[str, Any]], Any]
-"""From a request's body: a text, a message, or (HTTP status, value)."""
+"""From a request's body: a text, a message, or (HTTP status, value), perhaps with headers as the third."""
 
 
 def broken_off(reason: str, tokens: int) -> dict[str, Any]:
@@ -48,6 +48,11 @@ def user_server(answer: Answer | None = None, seconds: float = 0.0) -> Iterator[
     asked: list[dict[str, Any]] = []
 
     class Handler(Rules):
+        def end_headers(self) -> None:
+            for header in getattr(self, "more", {}).items():
+                self.send_header(*header)
+            super().end_headers()
+
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if self.path.partition("?")[0] != "/v1/chat/completions":
@@ -56,7 +61,9 @@ def user_server(answer: Answer | None = None, seconds: float = 0.0) -> Iterator[
             time.sleep(seconds)
             value = answer(body) if answer else said(body["messages"], body["seed"])
             if isinstance(value, tuple):
-                return self.answer(*value)
+                status, content, *headers = value
+                self.more = dict(*headers)
+                return self.answer(status, content)
             message = {"role": "assistant", "content": value} if isinstance(value, str) else value
             usage = {"prompt_tokens": 20, "completion_tokens": 3}
             return self.answer(200, {"choices": [{"message": message}], "usage": usage})

@@ -61,6 +61,7 @@ def one_sentence(command: str) -> Iterator[None]:
     from shelf.suites.answers import EndpointRefused
 
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("shelf").setLevel(logging.WARNING)
+    for name in ("shelf", "seal.rollout.user"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     with refusing(command, EndpointRefused, ServiceError):
         yield
