@@ -220,6 +220,8 @@ def test_only_a_rollouts_own_key_opens_it():
             assert await status("POST", url, json=MESSAGES, headers={"x-api-key": forged}) == 401
             assert await status("POST", url, json={}, headers={"x-api-key": one.key}) == 400
         assert [await status("GET", each.task.task_url) for each in (one, other)] == [200, 200]
+        for method in ("GET", "DELETE"):  # as JavaScript's MCP client: a stream would break off with a traceback
+            assert await status(method, one.task.mcp_url, headers={"Accept": "text/event-stream"}) == 405
         one.close()
         assert await status("GET", models, one.key) == 410
         assert await status("GET", one.task.task_url) == 410

@@ -113,8 +113,10 @@ class Gateway:
 
     async def _answer(self, verb: str, session: Session, request: Request) -> ASGIApp:
         task = session.task
-        if verb.endswith(" task/mcp"):
+        if verb == "POST task/mcp":
             return self._mcp.handle_request
+        if verb.endswith(" task/mcp"):  # a stream for requests of its own, of which it has none
+            raise Refused(405, "The server only answers: POST.")
         if verb in ("GET models", f"GET models/{MODEL}"):
             model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "seal"}
             return JSONResponse({"object": "list", "data": [model]} if verb == "GET models" else model)
