@@ -17,8 +17,12 @@ from env_service.environments.kit.formats import FORMATS
 from seal.method.interface.cues import Omega
 from seal.records.trajectory import FATAL, TrajectoryRecord
 from seal.rollout.dialogue import Dialogue
+from seal.rollout.harness.chains import Policy
 from seal.rollout.harness.command import last_words
+from seal.rollout.harness.speaker import HarnessSpeaker
 from seal.rollout.harness.task import Address, Task, require_harness
+from seal.rollout.harness.trial import _Policy as TrialPolicy
+from seal.rollout.speaker import SpeakerFault
 from seal.settings import SealSettings, SettingsError
 from seal.system.causes import Cause
 from seal.system.errors import LaunchError
@@ -336,6 +340,35 @@ def test_a_message_that_a_harness_cannot_use_may_be_the_policys_failure(url, har
     ((output, record),) = roll_out([url], ScriptedEngine(("Done.",)), named(harness), *settings)
     assert (record.infra, record.stop, record.score) == (infra, stop, 0.0)
     assert record.infra_message and sampled(output) == ([] if infra else tokens(["Done."]))
+
+
+class Stalling(TrialPolicy):
+    """A policy whose second message does not come."""
+
+    async def say(self, dialogue, most=None):
+        await asyncio.sleep(60 if self.stream.sampled else 0)
+        return await super().say(dialogue, most)
+
+
+@pytest.mark.parametrize(
+    ("harness", "policy", "words"), [("hasty", Stalling, "APITimeoutError"), ("remembering", TrialPolicy, "NotFound")]
+)
+def test_leaving_without_the_gateways_answer_is_no_failure_of_the_policy(tmp_path, harness, policy, words):
+    async def played():
+        asked = Policy(lambda _: policy(FORMATS["hermes"]), "hermes", None, "main")
+        speaker = HarnessSpeaker(f"tests.support.harnesses:{harness}", 60, asked, tmp_path / "log", failed=True)
+        native = {"tools": [[]], "instructions": "", "cues": ""}
+        dialogue = Dialogue(messages=[{"role": "user", "content": "u"}], info={"native": native})
+        try:
+            while said := await speaker.say(dialogue):
+                answer = {"role": "assistant", "content": said.text}
+                dialogue.messages = [*dialogue.messages, answer, {"role": "user", "content": "u"}]
+        finally:
+            await speaker.close(dialogue)
+
+    with pytest.raises(SpeakerFault, match=words) as fault:
+        asyncio.run(played())
+    assert fault.value.cause == "harness"
 
 
 @pytest.mark.parametrize(("harness", "infra", "stop"), [("puzzled", "harness", ""), ("puzzled_aloud", None, "failed")])

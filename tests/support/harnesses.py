@@ -51,6 +51,19 @@ async def native(task: Task) -> None:
     await converse(task, [], task.call)
 
 
+async def hasty(task: Task) -> None:
+    """The same agent, whose SDK waits a second for the policy and raises."""
+    await converse(task, [], task.call, timeout=1.0)
+
+
+async def remembering(task: Task) -> None:
+    """An agent that asks the gateway for embeddings once the policy has answered."""
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            answer = await turn(client, task, [{"role": "user", "content": message}], task.call)
+            await client.embeddings.create(model=task.model, input=answer)
+
+
 async def odd(task: Task) -> None:
     """The same agent, which first says what is no text."""
     for text in (None, 3, "\ud800", "x" * (MAX_TEXT + 1)):

@@ -121,10 +121,10 @@ class Gateway:
             model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "seal"}
             return JSONResponse({"object": "list", "data": [model]} if verb == "GET models" else model)
         if verb in _DIALECTS:
-            session.unread = True
-            asked = await _read(_DIALECTS[verb], request, session.kept)
-            session.unread = False
-            return await _complete(session, asked, partial(_gone, request.receive))
+            session.unanswered, gone = True, partial(_gone, request.receive)
+            answer = await _complete(session, await _read(_DIALECTS[verb], request, session.kept), gone)
+            session.unanswered = await gone()
+            return answer
         if verb == "GET task":
             return JSONResponse({"messages": task.messages, "deadline_s": task.deadline_s})
         if verb == "POST task":
@@ -133,6 +133,7 @@ class Gateway:
         if verb == "POST task/fail":
             await task.fail((await _read(Text, request)).text)
             return JSONResponse({"ended": True})
+        session.unanswered = True
         raise Refused(404, f"The gateway has {', '.join(_PATHS)}.")
 
 

@@ -33,7 +33,7 @@ class HarnessSpeaker(Speaker):
     """The messages of a harness. model: the policy in training, or the address of a model to score with it.
 
     log: where the output of a command goes. env: variables that a command inherits beside HARMLESS. failed: leaving
-    before the conversation has ended is the policy's failure once it has spoken, unless a request was refused.
+    before the conversation has ended is the policy's failure once it has spoken, unless a request got no answer.
     """
 
     name = "the harness"
@@ -135,7 +135,7 @@ class HarnessSpeaker(Speaker):
         elif task.ended:
             logger.warning("a harness failed after its conversation had ended%s", how)
         sentence = f"the harness left before the conversation ended{how}"
-        if self._failed and self._policy is not None and self._policy.spoke and not self._session.unread:
+        if self._failed and self._policy is not None and self._policy.spoke and not self._session.unanswered:
             task.events.put_nowait(Event("failed", sentence))
         else:
             task.events.put_nowait(Event("fault", SpeakerFault("harness", sentence)))
