@@ -582,6 +582,25 @@ def test_an_empty_answer_of_a_tool_is_no_end():
     assert asyncio.run(played()) == ""
 
 
+def test_an_answer_beside_a_call_waits_for_the_call():
+    """A policy that has the user as a tool may answer in the message that calls another tool."""
+
+    async def played():
+        native = {"tools": [[]], "instructions": "", "cues": ""}
+        dialogue = Dialogue(messages=[{"role": "user", "content": "u"}], info={"native": native})
+        task, kinds = Task(dialogue, Address("", "", ""), "", 9), []
+        assert await task.next_user_message(None) == "u"
+        both = asyncio.gather(task.call("touch", {}), task.next_user_message("Done."))
+        for follows in ("<tool_response>\nmade\n</tool_response>", "And now?"):
+            kinds.append((await task.events.get()).kind)
+            new = ({"role": "assistant", "content": ""}, {"role": "user", "content": follows})
+            dialogue.messages = [*dialogue.messages, *new]
+            task.hear(dialogue, ended=False)
+        return kinds, await both
+
+    assert asyncio.run(played()) == (["call", "message"], ["made", "And now?"])
+
+
 def test_a_fault_of_the_engine_keeps_its_own_cause(url):
     async def aborted(number):
         engine = ScriptedEngine(("Done.",))

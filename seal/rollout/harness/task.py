@@ -69,7 +69,7 @@ class Task:
         if self._native and self._native["instructions"]:
             self._unread = f"{self._native['instructions']}\n\n{self._unread}"
         self._answer: asyncio.Future[Sequence[dict[str, str]]] | None = None
-        self._one_at_a_time = asyncio.Lock()
+        self._one_at_a_time, self._one_answer = asyncio.Lock(), asyncio.Lock()
 
     @property
     def anthropic_base_url(self) -> str:
@@ -109,11 +109,12 @@ class Task:
             yield self._read()
 
     async def answer(self, text: str) -> None:
-        """Give the user an answer, which ends the turn."""
-        if self._unread is not None or self._one_at_a_time.locked():
-            raise RuntimeError("One answer for each message of the user: read the next one before you answer again.")
-        if follows := [bare(message["content"]) for message in await self.say(text)]:
-            self._unread = "\n".join(follows)
+        """Give the user an answer, which ends the turn, after the calls that are being made."""
+        async with self._one_answer:
+            if self._unread is not None:
+                raise RuntimeError("One answer for each message of the user: read the next before you answer again.")
+            if follows := [bare(message["content"]) for message in await self.say(text)]:
+                self._unread = "\n".join(follows)
 
     async def say(self, text: str) -> list[dict[str, str]]:
         """Give the environment a message of the policy as it is, calls included; return what follows, [] at the end."""
