@@ -150,8 +150,6 @@ class TrajectoryRecord:
     """The numbers, from 0, of the assistant messages that a token limit cut."""
     prompt_tokens: int = 0
     """Tokens of the first prompt."""
-    length: int = 0
-    """Tokens of the whole dialogue when it was last compared with the budgets."""
     day: str = ""
     """The service's date, which one tool reads."""
     user: tuple[dict[str, Any], ...] = ()

@@ -23,9 +23,8 @@ class TokenStream:
 
     ids: prompt and response. prompt_length: tokens of the first prompt. mask: 1 for a sampled token, 0 for context, per
     response token; logprobs: natural logarithms, 0 for context, per response token. spans: (turn, start, end) of each
-    sampled message in response tokens. versions: the steps of the weights that sampled them. length: tokens of prompt
-    and response when last compared with the budgets. room: the most tokens of the next message; limit: the budget (a
-    key of CUTS) that leaves no more. stops: the tokens that end a message.
+    sampled message in response tokens. versions: the steps of the weights that sampled them. room: the most tokens of
+    the next message; limit: the budget (a key of CUTS) that leaves no more. stops: the tokens that end a message.
     native: the model's own tool format, None if the prompt mode is a text.
     """
 
@@ -42,7 +41,7 @@ class TokenStream:
         self.spans: list[tuple[int, int, int]] = []
         self.sampled: list[Sampled] = []
         self.versions: list[int] = []
-        self.length, self.room, self.limit = 0, 0, ""
+        self.room, self.limit = 0, ""
 
     def empty(self) -> "TokenStream":
         """A stream without tokens, for the same policy and budgets."""
@@ -54,7 +53,7 @@ class TokenStream:
         other.ids, other.prompt_length = self.ids[: self.prompt_length + end], self.prompt_length
         other.mask, other.logprobs = self.mask[:end], self.logprobs[:end]
         other.spans, other.sampled = self.spans[:number], self.sampled[:number]
-        other.versions, other.length = self.versions[: 2 * number], self.length
+        other.versions = self.versions[: 2 * number]
         other._before, other._heard = self._before[:number], self._before[number - 1]
         return other
 
@@ -112,8 +111,7 @@ class TokenStream:
             # verl removes a stop token that also opens the next message; it was sampled, so it stays, once.
             new = new[taken:] if taken and new[:taken] == ids[-taken:] else new
             ids, mask, logprobs = [*ids, *new], [*mask, *(0 for _ in new)], [*logprobs, *(0.0 for _ in new)]
-        self.length = len(ids)
-        self.limit, self.room = self._budgets.room(len(mask), self.length, self._trains)
+        self.limit, self.room = self._budgets.room(len(mask), len(ids), self._trains)
         if self.room >= 1:
             self.ids, self.mask, self.logprobs, self.prompt_length = ids, mask, logprobs, prompt
             self._heard = len(messages)
@@ -163,7 +161,6 @@ class TokenStream:
         return {
             "tokens": sum(self.mask),
             "prompt_tokens": self.prompt_length,
-            "length": self.length,
             "weights": (min(self.versions), max(self.versions)) if self._trains and self.versions else None,
         }
 

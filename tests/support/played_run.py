@@ -197,7 +197,6 @@ class Player:
             messages=tuple(messages),
             truncated=tuple(truncated),
             prompt_tokens=prompt,
-            length=total,
             day=opening["info"]["day"],
             times=tuple((n * 1.0, n + 0.5, n + 0.6) for n in range(len(spans))),
         )
