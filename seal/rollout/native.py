@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from verl.experimental.agent_loop import tool_parser
 from verl.experimental.agent_loop.tool_parser import FunctionCall, ToolParser
-from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
 from env_service.environments.kit.calls import call_of
 from env_service.environments.kit.tool_calls import UNREAD, entry, read_message, split_cues, split_tools, write_message
@@ -174,11 +173,6 @@ def _value(raw: str, kind: Any) -> Any:
             continue
         return value
     return text
-
-
-def token_builder(tokenizer: Any, model_type: str | None, kwargs: Mapping[str, Any]) -> Any:
-    """verl's builder of a dialogue's tokens, as the agent loop gets it. kwargs: of the chat template."""
-    return create_continuous_token_builder(tokenizer, hf_model_type=model_type, chat_template_kwargs=dict(kwargs))
 
 
 class Prompt(NamedTuple):

@@ -7,11 +7,12 @@ from typing import Any
 from jinja2.exceptions import TemplateError
 from omegaconf import OmegaConf
 from transformers import AutoTokenizer
+from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
 from env_service.environments.kit.tool_calls import UNREAD, entry, read_message
 from seal.launch.checks.model import MODEL, configuration
 from seal.launch.recipe import Recipe
-from seal.rollout.native import PARSERS, NativeFormat, token_builder
+from seal.rollout.native import PARSERS, NativeFormat
 from seal.system.errors import LaunchError
 from seal.system.text import first_line
 
@@ -52,7 +53,8 @@ def check_native(recipe: Recipe) -> tuple[str, ...]:
     template = OmegaConf.select(recipe.config, "actor_rollout_ref.model.custom_chat_template")
     tokenizer.chat_template = template or tokenizer.chat_template
     kwargs = OmegaConf.to_container(recipe.config.data).get("apply_chat_template_kwargs") or {}
-    builder = token_builder(tokenizer, model.get("model_type"), kwargs)
+    kind = model.get("model_type")
+    builder = create_continuous_token_builder(tokenizer, hf_model_type=kind, chat_template_kwargs=kwargs)
 
     def added(end: int) -> list[int]:
         previous, ids = DIALOGUE[: end - 1], prompts[end - 2]
