@@ -12,7 +12,6 @@ import os
 import re
 import secrets
 import subprocess
-from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -165,12 +164,12 @@ class Place(asyncio.SubprocessProtocol):
 
 
 class Places(dict[str, Place]):
-    """The processes of a worker that may ask for rollouts, by their keys at the gateway. url: of the gateway."""
+    """The processes of a worker that may ask for rollouts, by their keys at the gateway `url`; all of one command."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
         self._url = url
-        self._free = defaultdict[tuple[tuple[str, ...], ...], list[str]](list)
+        self._free: list[str] = []
 
     async def play(self, command: Sequence[str], task: Task, log: Path, env: Sequence[str]) -> str:
         """Play a rollout with a command; return how it ended, as the end of a sentence.
@@ -178,10 +177,9 @@ class Places(dict[str, Place]):
         env: the names of variables that a process inherits beside HARMLESS.
         """
         adopt_orphans()
-        free = self._free[tuple(command), tuple(env)]
-        while free and not self[free[-1]].free:  # it has ended while it waited
-            await self.pop(free.pop()).stop()
-        key = free.pop() if free else secrets.token_hex(24)
+        while self._free and not self[self._free[-1]].free:  # it has ended while it waited
+            await self.pop(self._free.pop()).stop()
+        key = self._free.pop() if self._free else secrets.token_hex(24)
         if key not in self:
             self[key] = Place(f"{self._url}/{key}/next")
         place = self[key]
@@ -190,7 +188,7 @@ class Places(dict[str, Place]):
             return await place.play(command, inherited, task.variables, log)
         finally:
             if place.free:
-                free.append(key)
+                self._free.append(key)
             else:
                 del self[key]
 
