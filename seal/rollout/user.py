@@ -14,7 +14,7 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -48,16 +48,6 @@ class Spoken(NamedTuple):
     seconds: float = 0.0
 
 
-class User(Protocol):
-    """Says the user's messages of one episode."""
-
-    def begin(self, part: Mapping[str, Any]) -> None:
-        """Take the part: `messages` and `tools`, as a request has them."""
-
-    async def say(self, heard: Sequence[Mapping[str, str]]) -> Spoken:
-        """The next message, after what was heard since the last one; SpeakerFault."""
-
-
 class RecordedUser:
     """Says what a user said before. said: `TrajectoryRecord.user`."""
 
@@ -84,9 +74,11 @@ class ModelUser:
         self._said, self._refused = 0, set[str]()
 
     def begin(self, part: Mapping[str, Any]) -> None:
+        """Take the part: `messages` and `tools`, as a request has them."""
         self._messages, self._tools = list(part["messages"]), list(part["tools"])
 
     async def say(self, heard: Sequence[Mapping[str, str]]) -> Spoken:
+        """The next message, after what was heard since the last one; SpeakerFault."""
         calls, self._asked = self._asked, []
         for number, message in enumerate(heard):
             answers = {"tool_call_id": calls[number]} if message["role"] == "tool" else {}
@@ -152,6 +144,10 @@ class ModelUser:
             raise SpeakerFault("user_role", "the user's model answers with thoughts that do not end")
         self._messages.append({"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {}))
         return Spoken(write_message(text, calls), self._settings.model, *tokens, requests, round(seconds, 3))
+
+
+User = RecordedUser | ModelUser
+"""Says the user's messages of one episode."""
 
 
 @functools.cache
