@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 Instance = tuple[AsyncServiceClient, str]
 """A service, and the id of an episode's instance on it."""
+Start = tuple[list[dict[str, str]], dict[str, Any], Mapping[str, Any] | None]
+"""An episode's first messages, the service's information about it, and what a model that plays the user is told first;
+None if the environment says the user's messages."""
 
 MAX_REBUILDS = 3
 """Rebuilds of one episode: if it needs more, the episode itself is what brings its services down."""
@@ -62,7 +65,7 @@ class Episode:
         self._key = uuid.uuid4().hex  # selects the service and begins each instance id
         self._params = params
         self._fields = ({"env_type": environment} if environment else {}) | others
-        self._start: tuple[list[dict[str, str]], dict[str, Any], Mapping[str, Any] | None] | None = None
+        self._start: Start | None = None
         self._actions: list[tuple[_Message, Observation]] = []
         self._openings: list[Instance] = []
         self._at: Instance | None = None
@@ -72,16 +75,11 @@ class Episode:
         """The number of times that the episode was opened again."""
         return max(0, len(self._openings) - 1)
 
-    async def create(self) -> tuple[list[dict[str, str]], dict[str, Any]]:
-        """Open the episode; return its first messages and the service's information about it."""
+    async def create(self) -> Start:
+        """Open the episode."""
         await self._through(lambda *_: asyncio.sleep(0))  # nothing but the opening
         _require_wording(self._params.get("omega"), self._start[1])
-        return self._start[:2]
-
-    @property
-    def user(self) -> Mapping[str, Any] | None:
-        """What a model that plays the user is told first; None if the environment says the user's messages."""
-        return self._start[2]
+        return self._start
 
     async def step(self, content: str, truncated: bool = False, role: str = "assistant") -> Observation:
         """Send one message of the policy, or of the user, and record it for a rebuild."""

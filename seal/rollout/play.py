@@ -104,10 +104,10 @@ async def _play(
     """The service's evaluation."""
     try:
         dialogue.waiting_for = ENVIRONMENT
-        messages, dialogue.info = await episode.create()
+        messages, dialogue.info, part = await episode.create()
         dialogue.messages = list(messages)
-        if episode.user is not None:
-            user.begin(episode.user)
+        if part is not None:
+            user.begin(part)
             if (await _hear(dialogue, episode, user, Observation((), False, 0, ()))).done:
                 raise SpeakerFault("user_role", "the user has used up its messages before the policy spoke")
         await _interact(dialogue, episode, speaker, user)

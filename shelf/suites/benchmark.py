@@ -330,8 +330,8 @@ async def _check_settings(services: Services, evaluation: Evaluation) -> None:
     """
     for row in evaluation.rows:
         probe = Episode(services, row.task_id, evaluation.episode.create_params(row.turns))
-        await probe.create()
+        *_, part = await probe.create()
         await probe.release()
-        if evaluation.user.base_url is None or probe.user is not None:
+        if evaluation.user.base_url is None or part is not None:
             return
     raise ValueError(f"No user of {evaluation.environment} is for a model: leave --user-base-url out.")

@@ -313,10 +313,11 @@ def test_a_user_is_played_by_a_model_and_its_faults_are_played_again(start_endpo
 def test_a_model_may_play_the_users_of_some_tasks(with_user, monkeypatch):
     class Probe:
         def __init__(self, _services, task_id, _params):
-            self.user = {"messages": []} if task_id == with_user else None
+            self._part = {"messages": []} if task_id == with_user else None
 
         async def create(self):
             opened.append(self)
+            return [], {}, self._part
 
         async def release(self):
             pass
