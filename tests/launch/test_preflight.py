@@ -74,6 +74,7 @@ def test_what_weighs_dialogues_is_refused_where_a_rollout_may_have_several():
 
 def test_a_model_that_plays_the_user_needs_a_part_and_an_endpoint(monkeypatch):
     register("errands", "tests.support.errands:Errands")
+    register("mixed", "tests.support.errands:Mixed")
     errands = ("env_service.env_type=errands", "seal.data.train={task_file: null, categories: [], mixture: []}")
     errands += ("seal.data.val=[{split: eval}]", "seal.data.withdrawal=null")
 
@@ -92,6 +93,7 @@ def test_a_model_that_plays_the_user_needs_a_part_and_an_endpoint(monkeypatch):
         )
     with user_server() as (user, _):
         check(Recipe.of(checked(user, *errands)))
+        check(Recipe.of(checked(user, "env_service.env_type=mixed", *errands[1:])))
         monkeypatch.setenv("https_proxy", user.removesuffix("/v1"))
         check(Recipe.of(checked("https://model.invalid/v1", *errands)))
     with pytest.raises(LaunchError, match=r"needs the name of a model, seal\.user\.model"):

@@ -71,3 +71,12 @@ class Errands(ToolEnvironment):
 
     def data_hash(self) -> str:
         return "errands-1"
+
+
+class Mixed(Errands):
+    """The same bag; the user of the first task is not for a model."""
+
+    name = "mixed"
+
+    def user(self, task: ToolTask) -> UserPart | None:
+        return None if task.id == "errand-0" else super().user(task)

@@ -210,19 +210,19 @@ def _tool_format(recipe: Recipe) -> tuple[str, ...]:
 
 def _user(recipe: Recipe) -> None:
     """Refuse a model that plays the user if no task has a part for it or it does not answer; refuse its lack too."""
-    url, played = recipe.settings.user.base_url, False
-    for name in recipe.environments:
-        if url is None and name == DEFAULT_ENVIRONMENT:
-            continue  # opening a task of the benchmark takes a while, and none needs a model
+    url, known = recipe.settings.user.base_url, {DEFAULT_ENVIRONMENT}  # whose tasks open slowly, and need no model
+    for row in (*recipe.rows.train, *recipe.rows.val, *recipe.rows.withdrawal):
+        if row.environment in known:
+            continue
         try:
-            environment = get_environment(name)
-            opening = environment.open(environment.task_ids("")[0], {"user": True} if url else {}, Guard()).start()
+            opening = get_environment(row.environment).open(row.task_id, {"user": True} if url else {}, Guard()).start()
         except ValueError as error:
             raise LaunchError(str(error)) from error
-        played = played or "user" in opening
+        if url is None or "user" in opening:
+            known.add(row.environment)
     if url is None:
         return
-    if not played:
+    if len(known) == 1:
         raise LaunchError(f"seal.user.base_url is set, and no user of {', '.join(recipe.environments)} is for a model.")
     try:
         proxied = not proxy_bypass(urlsplit(url).hostname or "") and getproxies().get(urlsplit(url).scheme)
