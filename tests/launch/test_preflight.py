@@ -210,7 +210,11 @@ def test_a_share_without_a_rollout_is_named(config, share, fits):
 
 def test_fewer_tasks_than_a_batch_are_named(config):
     config.seal.data.train = {"split": "train", "categories": ["base"], "limit": 7}
-    assert "selects 7 tasks, fewer than data.train_batch_size=8" in refused(config)
+    assert "selects 7 tasks, fewer than data.train_batch_size=8: widen" in refused(config)
+    config.data.train_batch_size = config.actor_rollout_ref.actor.ppo_mini_batch_size = 4
+    preflight.CHECKS["tasks"](Recipe.of(config))
+    config.trainer.v1.trainer_mode = "seal_async"  # two rollouts of one seed would be the same
+    assert "data.train_batch_size=4, of which the first step draws 2: widen" in refused(config)
     config.seal.data.val = []
     assert "seal.data.val is empty" in refused(config)
 

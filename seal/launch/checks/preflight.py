@@ -236,11 +236,13 @@ def _user(recipe: Recipe) -> None:
 
 
 def _tasks(recipe: Recipe) -> None:
-    batch = recipe.config.data.train_batch_size
-    if len(recipe.rows.train) < batch:
+    batch, v1 = recipe.config.data.train_batch_size, recipe.config.trainer.v1
+    batches = 1 + v1.colocate_async.num_warmup_batches * (v1.trainer_mode == "seal_async")  # a step's seeds are by task
+    if len(recipe.rows.train) < batch * batches:
+        times = f", of which the first step draws {batches}" if batches > 1 else ""
         raise LaunchError(
-            f"seal.data.train selects {len(recipe.rows.train)} tasks, fewer than data.train_batch_size={batch}: widen "
-            "the selection or lower the batch size."
+            f"seal.data.train selects {len(recipe.rows.train)} tasks, fewer than data.train_batch_size={batch}{times}: "
+            "widen the selection or lower the batch size."
         )
     epochs = recipe.config.trainer.total_epochs
     if batch > 0 and recipe.last_step > (most := len(recipe.rows.train) // batch * epochs):
