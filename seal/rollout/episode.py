@@ -22,8 +22,7 @@ Result = TypeVar("Result")
 Instance = tuple[AsyncServiceClient, str]
 """A service, and the id of an episode's instance on it."""
 Start = tuple[list[dict[str, str]], dict[str, Any], Mapping[str, Any] | None]
-"""An episode's first messages, the service's information about it, and what a model that plays the user is told first;
-None if the environment says the user's messages."""
+"""An episode's first messages, information about it, and what a model that plays the user is told; None without one."""
 
 MAX_REBUILDS = 3
 """Rebuilds of one episode: if it needs more, the episode itself is what brings its services down."""

@@ -223,7 +223,8 @@ class Policy:
         if others and self._max_steps is not None and len(self._said) >= self._max_steps:
             self.over = True
             raise OutOfBudget("max_steps")  # an only chain counts its own messages
-        chain.dialogue.turn = self.turn
+        chain.dialogue.turn = self.turn  # and its tools, those that no system text shows included
+        chain.dialogue.info = {"tools": [{"function": tool} for tool in chain.tools.values()]}
         try:
             self._asking = asyncio.current_task()
             said = await chain.speaker.say(chain.dialogue, most)
@@ -253,21 +254,14 @@ class Policy:
         found = next((each for each in known if each[3].continued(messages, tools)), None)
         if found is None:
             start = rendered_start(messages, [*tools.values()], self._form, self.cues)
-            dialogue = Dialogue(messages=start, info=_documents(tools))
-            return Chain(self._speaker(len(self._chains)), dict(tools), dialogue, [])
+            return Chain(self._speaker(len(self._chains)), dict(tools), Dialogue(messages=start), [])
         heard, continues, chain, message = found
         before = chain.dialogue.messages[: message.length]
         if not continues:
             chain = chain.branch(message, self._speaker(len(self._chains)))
         chain.dialogue.messages = [*before, *rendered(messages[heard:], self._form)]
         chain.tools = {**message.tools, **tools}
-        chain.dialogue.info = _documents(chain.tools)
         return chain
-
-
-def _documents(tools: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What a dialogue knows of its tools, including those that no system text shows."""
-    return {"tools": [{"function": tool} for tool in tools.values()]}
 
 
 def _message(chain: Chain, request: Request, said: Said, answer: Answer) -> Message:
