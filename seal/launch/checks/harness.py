@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from unittest.mock import patch
 
 from env_service.client import AsyncServiceClient
 from seal.launch.recipe import Recipe
@@ -19,17 +18,19 @@ def require_trial(recipe: Recipe, url: str) -> None:
     row = Row.read({**task.to_verl(0), "index": 0, "session_id": 0, "global_steps": 0, "training": True}, service)
 
     async def played() -> str:
+        before = dict(os.environ)
+        os.environ.update(recipe.settings.process_env)
         client = AsyncServiceClient(url, service.env_type, deadline_s=service.timeout_s, attempts=service.attempts)
         services, log = Services([client], service.restart_wait_s), recipe.run_dir / "harness" / "trial.log"
         try:
             record = await play_trial(recipe.settings.rollout, services, row, log, recipe.settings.user)
         finally:
             await services.close()
+            os.environ.clear()
+            os.environ.update(before)
         return record.infra_message if record.infra is not None else ""
 
-    with patch.dict(os.environ, recipe.settings.process_env):
-        failure = asyncio.run(played())
-    if failure:
+    if failure := asyncio.run(played()):
         raise LaunchError(
             f'seal.rollout.harness: in a trial with a policy that says "Done.", {failure.rstrip(".")}. Correct the '
             "harness, or set seal.rollout.harness_failure=failed if the policy's answer is what fails."
