@@ -122,13 +122,12 @@ class Episode:
         """Open the episode under a new instance id and send the recorded messages again."""
         instance = (client, f"{self._key}.{len(self._openings)}")
         self._openings.append(instance)
-        opening = await client.create(self.task_id, instance[1], self._params, **self._fields)
+        day = {"day": self._start[1]["day"]} if self._start and "day" in self._start[1] else {}  # midnight may be past
+        opening = await client.create(self.task_id, instance[1], {**self._params, **day}, **self._fields)
         messages, info = _messages(opening["state"]), opening["info"]
         info.pop("instance_id", None)  # the rest is the same after a rebuild
         if self._start is None:
             self._start = messages, info, opening.get("user")
-        if "day" in info:  # but a rebuild may take place after midnight
-            info["day"] = self._start[1]["day"]
         self._compare("its opening", self._start, (messages, info, opening.get("user")), client)
         for number, (message, observed) in enumerate(self._actions, start=1):
             observation = await _step(instance, number, message)
