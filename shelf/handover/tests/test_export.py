@@ -106,6 +106,16 @@ def test_the_card_says_what_a_resume_changed(run, tmp_path):
     assert "changed on a resume" not in model_card(find_source(copy, 1), "model", None, None, None)
 
 
+def test_the_card_says_the_length_of_a_recipe_that_names_only_its_parts(run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    launches = copy / "seal_log" / "launches.jsonl"
+    launch = json.loads(launches.read_text())
+    launch["config"]["actor_rollout_ref"]["rollout"]["max_model_len"] = None
+    launch["config"]["data"] |= {"max_prompt_length": 700, "max_response_length": 77}
+    launches.write_text(f"{json.dumps(launch)}\n")
+    assert "| length | 777 tokens |" in model_card(find_source(copy), "model", None, None, None)
+
+
 def of_an_environment(run, copy):
     """The run, as if an environment of the user's own had played its tasks."""
     shutil.copytree(run, copy)
