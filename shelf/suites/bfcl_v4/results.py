@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from seal.system.files import write_jsonl
 from seal.system.text import last_line
-from shelf.suites.bfcl_v4.categories import MEMORY, OFFICIAL_COLUMNS, Chain, Item, scenario_of
+from shelf.suites.bfcl_v4.categories import OFFICIAL_COLUMNS, Chain, Item, scenario_of
 from shelf.suites.journal import resumed
 from shelf.suites.records import Fault
 
@@ -215,7 +215,8 @@ def cause_of(item: Item, generated: Generated) -> Fault:
     """Why an item has no answer after all attempts."""
     if item.id in generated.failures:
         return generated.failures[item.id]
-    if item.category in MEMORY and generated.failures:
+    lost = generated.failures.keys() - generated.entries.keys()
+    if any(item.id in generated._of(chain) and lost.intersection(chain.ids) for chain in generated._chains):
         return Fault("memory_prerequisite", "a dialogue that fills its memory failed")
     return Fault("not_generated", "the official tool ended before it")
 

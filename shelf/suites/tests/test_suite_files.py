@@ -145,6 +145,8 @@ def test_questions_about_a_memory_that_was_not_filled_are_asked_again(tmp_path):
     generated.prepare()
     assert generated.missing == [*chain.ids, question.id]
     assert cause_of(question, generated).cause == "memory_prerequisite"
+    elsewhere = Item("memory_kv", "memory_kv_5-customer-0", "memory-customer")  # what fills its memory has not failed
+    assert cause_of(elsewhere, generated).cause == "not_generated"
     write((chain.ids[0], [["ok"]]), (chain.ids[1], [["ok"]]))
     generated.collect()
     generated.prepare()
