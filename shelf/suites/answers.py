@@ -80,8 +80,8 @@ _MODERATED = re.compile(
     r"|safety.check|high risk|(usage|violat).{1,40}(polic|terms|guideline)|responsible.?ai|censor|不安全|敏感|违规",
     re.IGNORECASE,
 )
-_LENGTH = re.compile(r"length|max_.*tokens|context_window_exceeded")
-_FILTERED = re.compile(r"filter|refus|safety|sensitive|recitation|prohibited|block|spii|guardrail|toxic")
+LENGTH = re.compile(r"length|max_.*tokens|context_window_exceeded")
+FILTERED = re.compile(r"filter|refus|safety|sensitive|recitation|prohibited|block|spii|guardrail|toxic")
 _BROKEN = re.compile(r"error|abort|cancel|fail|time_?out|insufficient|unavailable|overload")
 _FINISHED = re.compile(r"$|stop|eos|end|complete|done|malformed_function_call")
 """Beginnings of finish reasons of a complete answer; any other reason is a fault if the answer is empty."""
@@ -200,10 +200,10 @@ def read_reply(completion: ChatCompletion, url: str, offers_tools: bool = False)
         if calls and not offers_tools:
             raise EndpointRefused(f"{url} {_PARSES_CALLS}, or read its calls with --prompt-mode openai_fc.")
         reason = " ".join(piece.reason for piece in pieces if piece.reason)
-        if any(piece.refusal for piece in pieces) or _FILTERED.search(reason):
+        if any(piece.refusal for piece in pieces) or FILTERED.search(reason):
             said = " ".join(piece.refusal for piece in pieces) or text
             raise RequestRefused(f"{url} refused ({reason}): {said:.{_SHOWN}}")
-        truncated = bool(_LENGTH.search(reason))
+        truncated = bool(LENGTH.search(reason))
         thoughts = {name: value for piece in pieces for name, value in piece.thoughts.items()}
         if not (text.strip() or calls or truncated):
             _require_silence(thoughts, reason, url, offers_tools)

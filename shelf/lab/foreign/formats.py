@@ -11,6 +11,7 @@ from seal.records.source import WHOLE
 from seal.records.trajectory import CUTS
 from shelf.lab.foreign.atif import RESULT, Agent, Own, Step, error_text, messages_of, number_of
 from shelf.lab.foreign.chat import ChatMessage, as_given, dialogue_of, messages_of_items
+from shelf.lab.foreign.normal import CUT_ENDS, end_of
 from shelf.lab.foreign.results import read_result
 from shelf.lab.foreign.rollout import STEP_LIMIT, Rollout
 from shelf.lab.foreign.template import dialogues, tools_in
@@ -179,7 +180,7 @@ class VerifiersTrace(Foreign):
         lost = self.ok is False or (self.ok is None and self.errors)
         error = (error_text(self.errors) or self.stop_condition or "ok is false") if lost else None
         chat = Chat(messages=messages, tools=tools, reward=sum(found) if found else None, error=error)
-        full = bool(self.calls) and self.calls[-1].get("finish_reason") == "length"
+        full = bool(self.calls) and CUT_ENDS.search(end_of(self.calls[-1]))
         cut = _cut(self.stop_condition) or ("message_length" if full else "")
         parents = {node.parent for node in self.nodes} - {None}
         branches = len(self.nodes) - len(parents) - 1 if parents else 0
@@ -220,7 +221,7 @@ class NemoRollout(Foreign):
             lost = lost or f"the response is {self.status or 'missing'}"
         error = error_text(self.error) or lost
         chat = Chat(messages=[*as_given(prompt), *own], tools=self.tools, reward=self.reward, error=error)
-        found = chat.rollout(place, task_id, "message_length" if self.ended_by == "max_output_tokens" else "")
+        found = chat.rollout(place, task_id, "message_length" if self.ended_by else "")
         return replace(found, unread=(*found.unread, *unread))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from env_service.environments.kit.contents import is_data
 from seal.method.diagnosis.results import states_error
 from seal.system.jsonl import flaw
+from shelf.suites.answers import FILTERED, LENGTH
 
 Row = Mapping[str, Any]
 ROLES = {
@@ -56,8 +57,10 @@ _BESIDE = {
 # fmt: on
 """Keys of a message that hold nothing of what it says."""
 _OF_RESULT = {*CALL_NAMES, *CALL_IDS, *_ANSWERED, "structuredContent", "structured_content", "tool_messages"}
-CUT_ENDS = ("length", "max_tokens")
-"""Endpoints' reasons for the end of an answer that a limit on its length cut, in lower case."""
+CUT_ENDS = re.compile(f"{LENGTH.pattern}|{FILTERED.pattern}")
+"""Endpoints' reasons for the end of an answer that a limit on its length or a filter cut, in lower case."""
+EMPTY_ENDS = re.compile(rf"$|stop|end_turn|.*({LENGTH.pattern})")
+"""Endpoints' reasons for the end of an answer, with which an answer may be empty."""
 _MAY_CALL = re.compile("(?<![a-z])(?:tool_?)?(?:call|tool|action|function)|recipient", re.IGNORECASE)
 
 
@@ -119,7 +122,7 @@ def message_of(value: Any) -> Any:
     told = {**value, **more}  # LlamaIndex
     answers = next((told[key] for key in _ANSWERED if told.get(key) is not None), None)
     found |= {"tool_call_id": _id(answers)} if answers is not None else {}
-    found |= {"name": told.get("name") or told.get("tool_name"), "cut": end_of(value) in CUT_ENDS}
+    found |= {"name": told.get("name") or told.get("tool_name"), "cut": bool(CUT_ENDS.search(end_of(value)))}
     return {**found, "content": content, "tool_calls": calls}
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from shelf.lab.foreign.normal import CUT_ENDS, TOOL_ROLES, Row, decoded, end_of, message_of
+from shelf.lab.foreign.normal import CUT_ENDS, EMPTY_ENDS, TOOL_ROLES, Row, decoded, end_of, message_of
 
 _ROW_KEYS = {
     "traj": "messages",
@@ -165,14 +165,12 @@ def _said(message: Any) -> Any:
     return [known.get(key) or None for key in ("role", "content", "tool_calls")]
 
 
-_ENDS = ("", "stop", "end_turn", "stop_sequence", *CUT_ENDS)
-"""Endpoints' reasons for the end of an answer, with which an answer may be empty."""
 _SAYS = ("content", "parts", "tool_calls", "function_call", "refusal", "text")
 
 
 def _note_cut(answer: Row, row: dict[str, Any]) -> str:
     """The reason for the end of an endpoint's answer, "" without one. row: records if the answer was cut."""
-    if (reason := end_of(answer)) in CUT_ENDS:
+    if CUT_ENDS.search(reason := end_of(answer)):
         row["is_truncated"] = True
     return reason
 
@@ -200,7 +198,7 @@ def answer_of(value: Any, row: dict[str, Any]) -> list[Any]:
         choice = value[0]
         reason = _note_cut(choice, row)
         said = choice.get("message", choice.get("content", choice))
-        if isinstance(said, Mapping) and reason not in _ENDS and not any(map(said.get, _SAYS)):
+        if isinstance(said, Mapping) and not (EMPTY_ENDS.match(reason) or any(map(said.get, _SAYS))):
             raise ValueError(f"its answer is empty, and its end is {reason}")
         if isinstance(choice.get("content"), Mapping):
             return [{"role": "assistant", **choice["content"]}]

@@ -550,10 +550,27 @@ PART = said(tool_calls=[{"id": "c", "name": "refund", "args": {"id": "7"}}])
             said(content=[{"type": "tool_use", "id": "c", "name": "refund", "input": {}}], stop_reason="max_tokens"),
         ),
         {**ASKED_ALONE, "choices": [{"finish_reason": "length", "message": PART}]},
+        row(ASKED, CUT, stop_reason="model_context_window_exceeded"),
+        row(ASKED, CUT | {"finish_reason": "content_filter"}),
+        {**ASKED_ALONE, "choices": [{"finish_reason": "content_filter", "message": PART}]},
+        {
+            "contents": GEMINI[:1],
+            "candidates": [{"finishReason": "SAFETY", "content": GEMINI[1]}],
+            "tools": [{"functionDeclarations": [TOOL["function"]]}],
+            "reward": 0,
+        },
+        {
+            "input": [ASKED],
+            "response": {**RESPONSE, "output": [ITEM], "incomplete_details": {"reason": "content_filter"}},
+            "reward": 0,
+        },
     ],
-    ids=["row", "message", "LangChain", "Bedrock", "a part of the arguments", "Anthropic", "a part in choices"],
+    ids=[
+        *("row", "message", "LangChain", "Bedrock", "a part of the arguments", "Anthropic", "a part in choices"),
+        *("the context", "a filter", "a part of a filter's", "Gemini's filter", "a filter of the Responses API"),
+    ],
 )
-def test_a_call_that_a_budget_cut_is_nobody_s_fault(tmp_path, cut):
+def test_a_call_that_a_budget_or_a_filter_cut_is_nobody_s_fault(tmp_path, cut):
     (record,) = diagnose(tmp_path, written(tmp_path, cut))
     assert record.labels == ("budget_cut",)
 
