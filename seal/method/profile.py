@@ -69,21 +69,12 @@ class Tally:
         cells = ((label, cell) for (seen_in, label), cell in self.by_label.items() if category in (None, seen_in))
         return dict(sorted(_sums(cells).items()))
 
-    def categories(self) -> dict[str, Cell]:
-        return dict(sorted(self.by_category.items()))
-
-    def shares(self) -> dict[str, float]:
-        """Return the prevalence s_z = n_z / sum n of each label seen."""
-        seen = self.labels()
-        turns = sum(cell.count for cell in seen.values())
-        return {label: cell.count / turns for label, cell in seen.items()}
-
     def to_json(self) -> dict[str, Any]:
         """Return {"category": {name: [count, millionths]}, "category_label": {name: {label: [count, millionths]}}}."""
         rows: dict[str, dict[str, list[int]]] = {}
         for (category, label), cell in sorted(self.by_label.items()):
             rows.setdefault(category, {})[label] = [cell.count, cell.millionths]
-        whole = {category: [cell.count, cell.millionths] for category, cell in self.categories().items()}
+        whole = {category: [cell.count, cell.millionths] for category, cell in sorted(self.by_category.items())}
         return {"category": whole, "category_label": rows}
 
     @classmethod

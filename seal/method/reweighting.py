@@ -42,12 +42,11 @@ def update_rho(
     if not settings.dynamic:
         return dict(rho)
     base = initial_rho(settings, extension)
-    tally = profile.recent()
-    seen, shares = tally.labels(), tally.shares()
-    updated = dict(base)
+    seen, updated = profile.recent().labels(), dict(base)
+    turns = max(1, sum(cell.count for cell in seen.values()))
     for label in base.keys() - {PASS}:
         cell = seen.get(label, Cell())
-        pressure = shares.get(label, 0.0) * (1 - cell.mean) * min(1.0, cell.count / settings.confidence)
+        pressure = cell.count / turns * (1 - cell.mean) * min(1.0, cell.count / settings.confidence)
         target = _clip(base[label] * (1 + settings.alpha * pressure), settings)
         updated[label] = (1 - settings.beta) * rho.get(label, base[label]) + settings.beta * target
     return updated

@@ -7,7 +7,6 @@ from pydantic import NonNegativeInt, model_validator
 from seal.settings.base import Count, NonZeroShare, Settings
 
 Kind = Literal["schema", "feedback", "guideline"]
-KINDS: tuple[Kind, ...] = ("schema", "feedback", "guideline")
 TeacherName = Literal["off", "share", "retry"]
 Entries = Literal["own", "other", "all"]
 
@@ -15,7 +14,7 @@ Entries = Literal["own", "other", "all"]
 class EvolveSettings(Settings):
     """When cues turn on and off (docs/how-it-works.md). The thresholds are the paper's."""
 
-    kinds: tuple[Kind, ...] = KINDS
+    kinds: tuple[Kind, ...] = ("schema", "feedback", "guideline")
     """The kinds of cues in use."""
     left_out: tuple[str, ...] = ()
     """Cues of those kinds that are not in use, by name, or in one environment, as `tau2_telecom/caution`. A launch

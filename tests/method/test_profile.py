@@ -27,7 +27,7 @@ def profile(batches, window=3):
     return result
 
 
-def test_counts_shares_and_means():
+def test_counts_and_means():
     seen = profile(
         [
             (
@@ -41,10 +41,9 @@ def test_counts_shares_and_means():
         ]
     ).recent()
     assert {z: cell.count for z, cell in seen.labels().items()} == {"pass": 3, "state_mismatch": 2}
-    assert seen.shares() == {"pass": 0.6, "state_mismatch": 0.4}
     assert seen.labels()["pass"].mean == pytest.approx(2 / 3)
     assert {z: cell.count for z, cell in seen.labels("miss_func").items()} == {"state_mismatch": 1}
-    assert {c: (cell.count, cell.mean) for c, cell in seen.categories().items()} == {"base": (2, 0.5)}
+    assert {c: (cell.count, cell.mean) for c, cell in seen.by_category.items()} == {"base": (2, 0.5)}
     assert [sum(cell.count for cell in seen.labels(name).values()) for name in (None, "base")] == [5, 4]
 
 
