@@ -199,6 +199,13 @@ def test_other_labels_are_no_control_of_a_retry_which_reads_none(config, source)
     assert f"seal.diagnosis.source={source}" in refused(config, preflight.CHECKS["teacher"])
 
 
+@pytest.mark.parametrize("evolve", [{"kinds": ["feedback"]}, {"left_out": ["schema_required"]}])
+def test_a_retry_without_a_cue_that_shows_documents_is_refused(config, evolve):
+    evolve = {**config.seal.interface.evolve, **evolve}
+    config.seal.interface = {**config.seal.interface, "teacher": "retry", "share": 0.5, "evolve": evolve}
+    assert "no cue in use holds any" in refused(config, preflight.CHECKS["teacher"])
+
+
 @pytest.mark.parametrize(("share", "fits"), [(0.1, False), (0.125, True), (1.0, True)])
 def test_a_share_without_a_rollout_is_named(config, share, fits):
     config.seal.interface.share = share

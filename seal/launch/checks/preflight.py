@@ -27,6 +27,8 @@ from seal.launch.checks.places import check_places
 from seal.launch.checks.plan import require_plan
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
+from seal.method.diagnosis.rules import taxonomy_of
+from seal.method.interface.evolve import cues_in_use
 from seal.method.teacher import whole_part
 from seal.settings.sentences import nearest, shown
 from seal.system.errors import LaunchError
@@ -166,6 +168,12 @@ def _teacher(recipe: Recipe) -> None:
         raise LaunchError(
             f"seal.diagnosis.source={settings.diagnosis.source} is not a control of seal.interface.teacher=retry, "
             "which shows documents and reads no label: set seal.interface.entries=other, or the teacher to share."
+        )
+    used = cues_in_use(settings.interface.evolve, taxonomy_of(settings.diagnosis.taxonomy))
+    if settings.teaches and settings.interface.teacher == "retry" and not any(cue.tells_documents for cue in used):
+        raise LaunchError(
+            "seal.interface.teacher=retry shows documents, and no cue in use holds any: have schema among "
+            "seal.interface.evolve.kinds and schema_required not in its left_out, or set the teacher to share."
         )
     share = settings.interface.share
     if rollouts >= 1 and whole_part(share, rollouts) < 1:
