@@ -162,15 +162,16 @@ _COUNTS = f"CASE WHEN g.infra IS NULL AND NOT g.excluded AND g.category NOT LIKE
 def groups(
     db: sqlite3.Connection, filters: Filters, offset: int, limit: int, spread: bool, order: str = "step DESC, task"
 ) -> dict[str, Any]:
-    """The groups with a trajectory that passes the filters. spread: only groups whose rewards differ."""
+    """The groups with a trajectory that passes the filters. spread: only those with unequal rewards, some advantage."""
     condition = where(filters)
+    signal = f" HAVING count(DISTINCT {_COUNTS} g.score END) > 1 AND coalesce(max(abs(g.advantage)) > 0, 1)"
     inner = (
         "SELECT g.step, g.source, g.task, count(*) AS size, sum(g.passed AND g.infra IS NULL) AS passed, "
         f"avg({_COUNTS} g.score END) AS mean, sum(g.infra IS NOT NULL) AS infra, "
         "max(g.turns) AS turns, count(DISTINCT g.labels) AS kinds, group_concat(g.labels, char(10)) AS labels "
         "FROM trajectory g WHERE g.log = ? AND (g.step, g.source, g.task) IN "
         f"(SELECT t.step, t.source, t.task FROM trajectory t WHERE {condition.text}) "
-        "GROUP BY g.step, g.source, g.task" + (f" HAVING count(DISTINCT {_COUNTS} g.score END) > 1" if spread else "")
+        "GROUP BY g.step, g.source, g.task" + (signal if spread else "")
     )
     values = (filters.log, *condition.values)
     total = db.execute(f"SELECT count(*) FROM ({inner})", values).fetchone()[0]

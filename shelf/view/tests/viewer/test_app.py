@@ -188,6 +188,17 @@ def test_the_first_look_is_a_group_with_signal_and_a_task_that_was_learnt(run):
     assert _distance(group) == min(map(_distance, others)) and others[0]["step"] == 6  # the list is newest first
 
 
+def test_a_group_whose_advantages_are_0_has_no_signal_though_its_rewards_differ(run):
+    """A teacher's: its plain rollouts failed alike, and no cued one taught."""
+    for path in (run / "seal_log" / "trajectories").iterdir():
+        lines = [{**json.loads(line), "advantage": 0.0} for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    viewed = Viewed(find_runs([str(run)], Path())[0])
+    viewed.index.update()
+    whole, signal = (viewed.ask(groups, Filters(), 0, 500, spread)["rows"] for spread in (False, True))
+    assert any(0 < group["passed"] < group["size"] for group in whole) and not signal
+
+
 def _distance(group):
     return group["infra"] > 0, abs(2 * group["passed"] / group["size"] - 1)
 
