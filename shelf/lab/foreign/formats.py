@@ -74,8 +74,7 @@ class Chat(Foreign):
     tools: Any = Field(
         None, validation_alias=AliasChoices("tools", "tool_defs", "functions", AliasPath("info", "oai_tools"))
     )
-    reward: FiniteFloat | None = None
-    score: FiniteFloat | None = None
+    reward: FiniteFloat | None = Field(None, validation_alias=AliasChoices("reward", "score"))
     error: Any = None
     is_truncated: bool | None = None
     stop_condition: str | None = None
@@ -83,14 +82,14 @@ class Chat(Foreign):
     """The name of a field beside the messages that looks like an answer and is not read."""
 
     def rollout(self, place: str, task_id: str, cut: str = "") -> Rollout:
-        reward = self.score if self.reward is None else self.reward
         if failure := error_text(self.error):
-            return Rollout(place, task_id, [], reward=reward, failure=failure)
+            return Rollout(place, task_id, [], reward=self.reward, failure=failure)
         first = [ChatMessage(role="system", content=self.system)] if self.system else []
         cut = cut or (_cut(self.stop_condition) or "message_length" if self.is_truncated else "")
         found = dialogue_of([*first, *self.messages], bool(cut))
         unread = (*found.unread, *filter(None, [self.apart]))
-        return Rollout(place, task_id, found.turns, found.system, tools_of(self.tools), reward, cut=cut, unread=unread)
+        tools = tools_of(self.tools)
+        return Rollout(place, task_id, found.turns, found.system, tools, self.reward, cut=cut, unread=unread)
 
 
 class Completion(Chat):
