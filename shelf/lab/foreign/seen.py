@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -37,7 +37,7 @@ _SIGN = re.compile(r"\W|_")
 _ENDING = re.compile("final|finish|submit|complete|terminate|done|answer", re.IGNORECASE)
 """Names of tools with which harnesses let a policy finish, but which they do not list."""
 REPEATS = 3
-"""A call made this often in a turn, with the same arguments and result, was not needed."""
+"""A call made this often in a turn, with the same arguments and always the same result, was not needed."""
 
 
 def label_dialogue(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
@@ -207,13 +207,15 @@ def _same_tool(name: str, other: str) -> bool:
 def _of_file(heard: Sequence[Sequence[Heard]], found: Diagnosis, reward: float | None) -> Diagnosis:
     """The diagnosis with its grounds: the file decides on a pass, and a repeated call was not needed.
 
-    Results that the file lacks do not count as the same result.
+    It was if its result changed, as of a policy that waits. Results that the file lacks do not count.
     """
     if found.label == labels.PASS:
         return replace(found, reason=f"the file's reward of {reward:g} was read, nothing was verified")
     known = [call for calls in heard for call in calls if not call.refused and call.result is not None]
-    made = Counter((call.name, json.dumps(call.arguments, sort_keys=True), call.result) for call in known)
-    (name, *_), times = made.most_common(1)[0] if made else (("",), 0)
+    made: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for call in known:
+        made[call.name, json.dumps(call.arguments, sort_keys=True)].append(call.result)
+    times, name = max([(len(each), name) for (name, _), each in made.items() if len({*each}) == 1], default=(0, ""))
     if found.rule != "unjudged" or times < REPEATS:
         return found
     reason = f"{name} was called {times} times with the same arguments and the same result"

@@ -271,6 +271,7 @@ def call(name: str, result: str = "ok", **arguments) -> list[dict]:
         (call("book", '{"error": "full"}', seat=1) * 2, 0, ["recovery_failure"]),
         (call("book", '{"error": "full"}', seat=1) + call("book", seat=2), 0, ["checker_error"]),
         (call("book", seat=1) * 3, None, ["spurious_tool_call"]),
+        (call("book", "pending", seat=1) * 3 + call("book", seat=1), None, ["checker_error"]),
         ([*call("book", seat="a"), {"role": "user", "content": "And now?"}], None, ["argument_mismatch"]),
     ],
 )
