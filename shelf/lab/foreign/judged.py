@@ -27,12 +27,11 @@ def judge(rollouts: Sequence[Rollout], url: str) -> Iterator[Judged]:
     """Every rollout judged, in order; the service at `url` judges those of the benchmark's tasks."""
     rollouts = [align(rollout) if rollout.replays else rollout for rollout in rollouts]
     samples: Counter[tuple[str, int]] = Counter()
-    known = []
+    pairs = []
     for rollout in rollouts:
         task = rollout.task_id, rollout.prefix
-        known.append({"task_id": rollout.task_id, "split": "eval", "step": 0, "sample": samples[task]})
+        pairs.append((rollout, {"task_id": rollout.task_id, "split": "eval", "step": 0, "sample": samples[task]}))
         samples[task] += 1
-    pairs = list(zip(rollouts, known, strict=True))
     played = play_again((replay_of(rollout, names) for rollout, names in pairs if rollout.replays), url)
     for rollout, names in pairs:
         if rollout.failure:
