@@ -186,8 +186,8 @@ def _action(
         name, arguments, result = call.name, call.arguments, call.result or ""
         judged = documents is not None and call.documented and not (truncated and call is heard[-1])
         if judged and name not in documents:
-            elsewhere = not REFUSES.search(result) and any(_same_tool(name, each) for each in documents)
-            judged = not elsewhere and not (ends and not result and _ENDING.search(name))
+            known = (ends and _ENDING.search(name)) or any(_same_tool(name, each) for each in documents)
+            judged = bool(REFUSES.search(result)) or not known
         available, document = not judged or name in documents, documents.get(name, {}) if judged else {}
         broken = violations(arguments, document)
         error = "execution" if marks_failure(result) else None
