@@ -107,8 +107,8 @@ def require_text(rollout: Rollout) -> None:
 
 
 def sources(rollout: Rollout, environment: str) -> dict[str, str]:
-    """The category and the data source of a rollout: the benchmark's, or those of its file."""
-    category = rollout.category or f"{environment}/{Path(rollout.place).stem}"
+    """The category and the data source of a rollout: the benchmark's, or those of its file ("@" marks prefixes)."""
+    category = rollout.category or f"{environment}/{Path(rollout.place).stem.replace('@', '_')}"
     return {"data_source": category, "category": category}
 
 

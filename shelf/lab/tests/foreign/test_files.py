@@ -7,6 +7,7 @@ import re
 import pytest
 
 from seal.cli.main import execute, load
+from seal.records.source import WHOLE as WHOLE_TASK
 from seal.records.trajectory import TrajectoryRecord
 
 SCHEMA = {
@@ -646,6 +647,13 @@ def test_the_words_of_a_file_stay_as_they_are_and_command_no_terminal(tmp_path, 
     diagnose(tmp_path, next(tmp_path.glob("*.jsonl")), code=1)
     said = capsys.readouterr().out
     assert "foreign/[bold]a[x] :100:" in said and f"boom {odd} again" in said and "\x1b" not in said
+
+
+@pytest.mark.parametrize("name", ["pass@8", "run@home"])
+def test_the_name_of_a_file_makes_no_prefix_of_its_rollouts(tmp_path, name):
+    (file := tmp_path / f"{name}.jsonl").write_text(TEXT(row(*WHOLE)) + "\n")
+    (record,) = diagnose(tmp_path, file)
+    assert record.prefix == WHOLE_TASK and record.environment == "foreign"
 
 
 def test_simulations_in_a_folder_are_those_of_one_file(tmp_path):
