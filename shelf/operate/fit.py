@@ -84,6 +84,7 @@ class ModelSizes:
     hidden: int
     intermediate: int
     vocabulary: int
+    kv_heads: int
     kv_bytes: int
 
     @classmethod
@@ -104,7 +105,7 @@ class ModelSizes:
         tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings", True))
         whole = layers * layer + vocabulary * hidden * (1 if tied else 2) + hidden
         largest = max(vocabulary, inner) * hidden
-        return cls(whole, layer, largest, layers, hidden, inner, vocabulary, layers * kv_heads * head * 4)
+        return cls(whole, layer, largest, layers, hidden, inner, vocabulary, kv_heads, layers * kv_heads * head * 4)
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,8 @@ def fit(config: DictConfig, plan: StepPlan, model: ModelSizes, gpu: Gpu) -> Fit:
     return Fit(
         {**state, "engine": engine, "contexts": CONTEXTS},
         {**state, **work, "sleeping engine": ASLEEP, "contexts": CONTEXTS},
-        kv=engine - 2 * model.parameters / tensor - reading,
+        # GPUs beyond the number of heads hold copies.
+        kv=((engine - reading) * tensor - 2 * model.parameters) / max(1, tensor / model.kv_heads),
         host=host / config.trainer.nnodes,
     )
 

@@ -1,5 +1,6 @@
 """`seal plan`: a step, its tasks, and what it takes of a GPU."""
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -51,6 +52,16 @@ def test_a_step_of_a_small_model_takes_about_what_it_took_on_an_h200():
     step = step_plan(recipe.config)
     stages = seconds(recipe.config, step, model_of(recipe), GPUS["H200"], work(step, planned("SEAL").tasks))
     assert sum(stages.values()) == pytest.approx(41.5, rel=0.3)
+
+
+def test_an_engine_on_two_gpus_has_the_room_of_both_beside_its_weights():
+    def room(tensor):
+        plan = planned("SEAL", f"actor_rollout_ref.rollout.tensor_model_parallel_size={tensor}")
+        model = model_of(plan.recipe)
+        return [plan.on(GPUS["H100"], replace(model, kv_heads=heads)).kv for heads in (model.kv_heads, 1)]
+
+    (one, _), (two, copied) = room(1), room(2)
+    assert two > 2 * one and copied == pytest.approx(two / 2)
 
 
 def test_one_gpu_keeps_gradients_and_leaves_the_rest_in_host_memory():
