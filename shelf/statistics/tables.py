@@ -126,7 +126,7 @@ def comparison_table(rows: Sequence[Comparison], title: str) -> Table:
 
 def summary_record(row: Summary, suspected: str) -> dict[str, Any]:
     """A summary as one flat record; suspected says whether those items are in ("with") or out ("without")."""
-    plain = ("tasks", "samples", "scored", "passed", "pass_at_k", "turns", "turns_passed", "infra")
+    plain = ("tasks", "samples", "scored", "passed", "pass_at_k", "pass_hat_k", "turns", "turns_passed", "infra")
     return {
         "step": row.step,
         "category": row.name,

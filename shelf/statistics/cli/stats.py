@@ -41,8 +41,8 @@ def stats(
 
     with refusing("seal stats"):
         if compare:
-            if band:
-                raise ValueError("--band belongs to a single run: leave out --compare.")
+            if run or val_dir or parquet or bfcl_jsonl or band:
+                raise ValueError("--compare names all runs: leave out RUN, --val-dir, --parquet, --bfcl-jsonl, --band.")
             found = compare_runs(compare, load_suspected(), step)
         elif folder := val_dir or run:
             expected = expected_tasks(parquet, bfcl_jsonl or ())

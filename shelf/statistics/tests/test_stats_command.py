@@ -217,10 +217,13 @@ def test_the_public_release_is_read(tmp_path):
 
 
 def test_samples_give_the_mean_and_pass_at_k(tmp_path):
-    lines = [line(TASKS[i], float(s == i), sample=s) for i in range(4) for s in range(4)]
+    lines = [line(TASKS[i], float(s == i or i == 0), sample=s) for i in range(4) for s in range(4)]
     (row, average) = summarise(read_validation_dir(write(tmp_path, 0, lines)))
-    assert row.rate.rate == pytest.approx(0.25)
+    assert row.rate.rate == pytest.approx(7 / 16)
     assert (row.samples, row.pass_at_k, average.pass_at_k) == (4, 1.0, 1.0)
+    assert command(app, [str(tmp_path), "--json", str(tmp_path / "x.json")]) == 0
+    record = json.loads((tmp_path / "x.json").read_text())["summaries"][0]
+    assert (record["pass_at_k"], record["pass_hat_k"]) == (1.0, 0.25)
 
 
 def test_failed_rollouts_are_counted_apart(tmp_path, capsys):
@@ -299,6 +302,8 @@ def test_each_kind_of_bad_line_is_explained(tmp_path, value, said):
         (["--val-dir", "run", "--bfcl-jsonl", "none.jsonl"], "none.jsonl does not exist: make it with `bash env_"),
         (["--compare", "run", "run"], "named twice"),
         (["--compare", "run", "other,other"], "named twice"),
+        (["run", "--compare", "other"], "--compare names all runs: leave out RUN"),
+        (["--compare", "run", "--parquet", "tasks.parquet"], "leave out RUN, --val-dir, --parquet"),
     ],
 )
 def test_bad_input_is_one_sentence(run, tmp_path, monkeypatch, capsys, arguments, said):
