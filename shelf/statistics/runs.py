@@ -18,13 +18,13 @@ from env_service.environments.bfcl.splits import side_of
 from env_service.environments.registry import get_environment
 from seal.method.diagnosis.categories import BENCHMARK, qualify
 from seal.records.benchmark import parse_task_id
+from seal.records.changes import training_launches
 from seal.records.folder import RunFolder
 from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine, read_jsonl
 from seal.system.text import enumeration
 from shelf.statistics.comparison import Side, compare
-from shelf.statistics.launches import read_launches
 from shelf.statistics.log import SETTINGS, Log, has_verdict, read_validation_dir
 from shelf.statistics.summary import Expected, SuspectedItem, Task, played, summarise, summarise_step, suspected_tasks
 from shelf.statistics.tables import comparison_record, comparison_table, label_table, summary_record, summary_table
@@ -232,8 +232,8 @@ def _sampling(folder: Path) -> str:
     if (folder / SETTINGS).is_file():
         found = json.loads((folder / SETTINGS).read_bytes())
     else:
-        launches = read_launches(RunFolder(folder))
-        found = launches[-1].config["actor_rollout_ref"]["rollout"]["val_kwargs"] if launches else {}
+        launches = [*training_launches(RunFolder(folder)).values()]  # of any version
+        found = launches[-1]["config"]["actor_rollout_ref"]["rollout"]["val_kwargs"] if launches else {}
     greedy = found.get("do_sample") is False or found.get("temperature") == 0
     named = {"temperature": 0} if greedy else {name: found.get(name) for name in ("temperature", "top_p")}
     return ", ".join(f"{name} {value:g}" for name, value in named.items() if value is not None)

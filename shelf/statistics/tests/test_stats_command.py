@@ -187,6 +187,17 @@ def test_sides_at_other_steps_or_sampled_otherwise_are_compared_with_a_warning(r
     assert "differ in sampling" not in capsys.readouterr().out
 
 
+def test_a_run_with_settings_of_another_version_is_compared(run, tmp_path, capsys):
+    other = write(tmp_path / "other", 20, [line(task, 1.0, step=20) for task in TASKS])
+    for folder, temperature in ((run, 0.5), (other, 1.0)):
+        rollout = {"val_kwargs": {"temperature": temperature, "top_p": 1.0, "do_sample": True}}
+        config = {"actor_rollout_ref": {"rollout": rollout}, "seal": {"reward": {"mode": "of another version"}}}
+        (folder / "seal_log").mkdir()
+        (folder / "seal_log" / "launches.jsonl").write_text(json.dumps({"step": 0, "config": config}) + "\n")
+    assert command(app, ["--compare", str(run), str(other)]) == 0
+    assert f"sampling ({run}: temperature 0.5, top_p 1; {other}: temperature 1, top_p 1)" in capsys.readouterr().out
+
+
 def test_tasks_on_one_side_are_counted_over_all_prefixes(tmp_path, capsys):
     def side(name: str, whole: int, first: int) -> str:
         lines = [line(task, 1.0) for task in TASKS[:whole]]
