@@ -1,7 +1,6 @@
 """From the folder of a finished run to its result; large files are removed afterwards."""
 
 import gzip
-import json
 import os
 import shutil
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seal.launch.folder import hold
+from seal.records.changes import training_launches
 from seal.records.folder import RunFolder
 from seal.records.step import read_steps
 from seal.system.errors import LaunchError
@@ -57,7 +57,7 @@ def collect(experiment: Experiment, cell: Cell, arm: ComposedArm) -> RunResult:
     steps, bad = read_steps(folder.steps)
     log = read_validation_dir(folder.path) if has_validations(folder) else Log(())
     attempts = [attempt for attempt in read_attempts(experiment) if attempt.cell == str(cell)]
-    commit, inputs = _recorded(experiment, cell)
+    commit, inputs, launches = _recorded(experiment, cell)
     last = last_step(folder.checkpoints)
     result = RunResult(
         experiment=experiment.design.name,
@@ -67,7 +67,7 @@ def collect(experiment: Experiment, cell: Cell, arm: ComposedArm) -> RunResult:
         commit=commit,
         inputs=inputs,
         ended=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        launches=len(attempts),
+        launches=launches,
         minutes=sum(attempt.ended - attempt.started for attempt in attempts) / 60,
         steps=tuple(map(StepFigures.of, steps)),
         validations=validation_scores(log.lines),
@@ -149,19 +149,20 @@ def changes_outside(patch: str, folder: str) -> bool:
     return any(not line.startswith(f"diff --git a/{folder}/") for line in headers)
 
 
-def _recorded(experiment: Experiment, cell: Cell) -> tuple[str, str]:
-    """Commit and inputs of a run's last recorded launch."""
-    records = (HOME / "launcher_record" / experiment.run_name(cell)).glob("*/launch.json")
-    last = max(records, key=lambda path: path.stat().st_mtime, default=None)
-    if last is None:
-        return "", ""
-    patch, found = last.with_name("diff.patch"), json.loads(last.read_text(encoding="utf-8"))
+def _recorded(experiment: Experiment, cell: Cell) -> tuple[str, str, int]:
+    """Commits and inputs of the launches that trained a run, and how many launches it took."""
+    folder = experiment.run(cell)
+    trained = [*training_launches(folder).values()]
+    patches = (HOME / "launcher_record" / experiment.run_name(cell)).glob("*/diff.patch")
+    last = max(patches, key=lambda path: path.stat().st_mtime, default=None)
     # An experiment in the repository changes its own results while it runs.
-    changed = patch.is_file() and changes_outside(
-        patch.read_text(encoding="utf-8", errors="replace"), os.path.relpath(experiment.folder, HOME)
+    changed = last is not None and changes_outside(
+        last.read_text(encoding="utf-8", errors="replace"), os.path.relpath(experiment.folder, HOME)
     )
-    hashes = {file: each for file, each in found.get("hashes", {}).items() if file != "data/train.parquet"}
-    return found.get("commit", "") + ("+" if changed else ""), json_hash(hashes) if hashes else ""
+    commits = " ".join(dict.fromkeys(each.get("commit", "") for each in trained))
+    hashes = dict(pair for each in trained for pair in each.get("hashes", {}).items())
+    hashes.pop("data/train.parquet", None)
+    return commits + "+" * changed, json_hash(hashes) if hashes else "", len([*values(folder.launches)])
 
 
 def folder_size(folder: Path) -> int:

@@ -58,10 +58,11 @@ class ValidationScores:
 class RunResult:
     """A run of an experiment that has reached its last step.
 
-    configuration: hash of its arm's composed configuration. commit: that of the code, with a `+` if files differed.
-    inputs: hash of the model's files and the validation rows. Both are empty if no launch was recorded. launches: how
-    often it was started. minutes: the total wall time of these. leak: the sentence about validated tasks that are also
-    trained on, None without any. bad_lines: unreadable log lines. checkpoint_bytes: the last one's, before its removal.
+    configuration: hash of its arm's composed configuration. commit: that of the code (several if a resume had another
+    one), with a `+` if files differed. inputs: hash of the model's files and the validation rows. launches: how often
+    its training began or was resumed. minutes: wall time of its starts. leak: the sentence about validated tasks that
+    are trained on, None without any. bad_lines: unreadable log lines. checkpoint_bytes: of the last one, before its
+    removal.
     """
 
     experiment: str

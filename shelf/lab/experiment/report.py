@@ -204,7 +204,7 @@ def _doubts(analysis: Analysis) -> list[Section]:
     environments = {environment_of(each.source) for result in results for each in result.validations}
     notes = [f"NOT HELD OUT in {Cell(each.arm, each.seed)}: {each.leak}" for each in results if each.leak][:1]
     for values, what in (
-        ([(each.commit.removesuffix("+"),) for each in results], "commits of the code"),
+        ([tuple(each.commit.removesuffix("+").split()) for each in results], "commits of the code"),
         ([(each.inputs,) for each in results], "models or validation tasks"),
         ([each.prompt_modes for each in results], "prompt modes"),
         ([each.data_hashes for each in results], "versions of the benchmark's data"),

@@ -45,6 +45,9 @@ def train(folder: Path, event: dict | None, plan: Path, stopped: list[int]) -> i
     kept = log.read_text().splitlines(keepends=True)[:saved] if log.exists() else []
     log.write_text("".join(kept))
     seed = int(folder.name.rsplit("-", 1)[1])
+    with (folder / "seal_log" / "launches.jsonl").open("a") as file:
+        launch = {"step": saved, "config": {}, "commit": str(saved) * 40, "hashes": {"model/config.json": "0"}}
+        file.write(json.dumps(launch) + "\n")
     if saved == 0:
         validate(folder, 0, seed)
     for step in range(saved + 1, STEPS + 1):

@@ -27,9 +27,12 @@ def test_only_a_session_drops_files(make_bench):
 def test_a_run_that_others_started_and_finished_is_not_missing(make_bench):
     bench = make_bench(arms=("vanilla",), seeds=(0,), keep="{checkpoints: all}")
     bench.run()
-    for path in (bench.experiment.result(bench.experiment.cells[0]), bench.experiment.results):
+    experiment = bench.experiment
+    for path in (experiment.result(experiment.cells[0]), experiment.results, experiment.attempts):
         path.unlink()
-    assert prepare(bench.experiment, bench.arms) == [] and bench.finished == ["vanilla-0"]
+    assert prepare(experiment, bench.arms) == [] and bench.finished == ["vanilla-0"]
+    ((_cell, result),) = experiment.finished()
+    assert (result.launches, result.commit) == (1, "0" * 40) and result.inputs
 
 
 def test_a_registration_of_two_lines_is_one_sentence(tmp_path):

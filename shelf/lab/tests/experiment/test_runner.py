@@ -16,6 +16,7 @@ from shelf.lab.experiment.collect import read_attempts
 from shelf.lab.experiment.matrix import Experiment
 from shelf.lab.experiment.plan import status_parts
 from shelf.lab.experiment.records import read_results
+from shelf.lab.experiment.report import analyse, sections
 from shelf.lab.experiment.runner import SessionOptions, require_devices
 from tests.support.processes import runs
 
@@ -102,6 +103,8 @@ def test_a_run_that_dies_is_started_again_and_resumes(make_bench, event):
     assert bench.run().code == exits.FINISHED
     ((_cell, result),) = bench.experiment.finished()
     assert [step.step for step in result.steps] == [1, 2, 3, 4] and result.launches == 2
+    notes = " ".join(note for section in sections(analyse(bench.experiment)) for note in section.notes)
+    assert "2 commits of the code: 000000000000, 222222222222." in notes and "resumed: vanilla-0." in notes
     codes = [attempt.code for attempt in read_attempts(bench.experiment)]
     assert codes == [-signal.SIGKILL if event["do"] == "kill" else event["do"], 0]
 
