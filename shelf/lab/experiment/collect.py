@@ -136,8 +136,9 @@ def hold_run(run_dir: Path) -> Iterator[bool]:
 
 
 def write_results(experiment: Experiment) -> None:
-    """Write the results of all finished runs as one file, if there are any."""
-    lines = [result.line() for _cell, result in experiment.finished()]
+    """Write the results of all finished runs as one file, if there are any; those of other arms and seeds stay."""
+    done = dict(experiment.finished())
+    lines = [result.line() for result in (done | experiment.kept() | done).values()]
     if lines:
         with replacing(experiment.results) as draft:
             draft.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))

@@ -169,14 +169,15 @@ class Experiment:
 
         Results of runs whose folders are in another clone come from the file with all results.
         """
-        kept = self._kept()
+        kept = self.kept()
         for cell in self.cells:
             if (path := self.result(cell)).is_file():
                 yield cell, _read(path)
             elif cell in kept:
                 yield cell, kept[cell]
 
-    def _kept(self) -> dict[Cell, RunResult]:
+    def kept(self) -> dict[Cell, RunResult]:
+        """The results in the file with all results, also those of runs that the matrix no longer has."""
         if not self.results.is_file():
             return {}
         try:

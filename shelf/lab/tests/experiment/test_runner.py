@@ -65,6 +65,16 @@ def test_a_clone_with_the_results_alone_runs_what_is_missing(make_bench):
     assert bench.run().code == exits.FINISHED and len(bench.starts) == 4
 
 
+def test_results_of_an_arm_that_the_file_no_longer_has_stay(make_bench):
+    bench = make_bench(seeds=(0,))
+    bench.run(only=("vanilla",))
+    shutil.rmtree(bench.experiment.folder / "runs")
+    changed = make_bench(arms=("seal",), seeds=(0,))
+    assert changed.run().code == exits.FINISHED and changed.finished == ["seal-0"]
+    results, _bad = read_results(changed.experiment.results)
+    assert [each.arm for each in results] == ["seal", "vanilla"]
+
+
 def test_an_experiment_that_is_named_by_its_folder_runs_there_from_any_folder(make_bench, monkeypatch):
     bench = make_bench(seeds=(0,))
     bench.run(only=("vanilla",))
