@@ -19,7 +19,7 @@ from shelf.statistics.intervals import Estimate
 from shelf.statistics.log import Log, planned_steps, values
 from shelf.statistics.summary import informative, summarise
 from shelf.view.index import VALIDATION, kind_of
-from shelf.view.report.run import Change, cue_steps, quarters
+from shelf.view.report.run import Change, cue_of, cue_steps, quarters
 from shelf.view.runs import ViewedRun
 
 _FIGURES = {
@@ -125,9 +125,8 @@ def omega(folder: RunFolder, steps: Sequence[StepRecord]) -> dict[str, Any]:
     known = catalogue()
     active = cue_steps(steps)
     events: dict[str, list[dict[str, Any]]] = {}
-    for event in (asdict(event) for step in steps for event in step.events):
-        scope = "" if event["category"] == EVERYWHERE else f"{event['category']}/"
-        events.setdefault(f"{scope}{event['cue']}", []).append(event)
+    for event in (event for step in steps for event in step.events):
+        events.setdefault(cue_of(event), []).append(asdict(event))
     cues = []
     for full in dict.fromkeys([*active, *events]):
         scope, _, name = full.rpartition("/")

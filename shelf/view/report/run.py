@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple, Self
 
+from seal.method.interface.cues import EVERYWHERE
+from seal.method.interface.evolve import Event
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord, shares
@@ -103,9 +105,23 @@ def by_task(lines: Iterable[TrajectoryRecord]) -> dict[tuple[str, str], list[Tra
 
 
 def cue_steps(steps: Sequence[StepRecord]) -> dict[str, tuple[int, ...]]:
-    """The steps at which each cue was active, cues in order of appearance."""
-    names = dict.fromkeys(cue for step in steps for cue in step.cues)
-    return {cue: tuple(step.step for step in steps if cue in step.cues) for cue in names}
+    """The steps at which each cue was active, cues in order of appearance.
+
+    An environment has the cues of all until its own figures change them; then its cues are named with it.
+    """
+    own = {cue.rpartition("/")[0] for step in steps for cue in step.cues} - {""}
+    active: dict[int, list[str]] = {}
+    for step in steps:
+        sharing = own - {cue.rpartition("/")[0] for cue in step.cues}
+        shared = (f"{scope}/{cue}" for scope in sorted(sharing) for cue in step.cues if "/" not in cue)
+        active[step.step] = [*step.cues, *shared]
+    names = dict.fromkeys(cue for cues in active.values() for cue in cues)
+    return {cue: tuple(step for step, cues in active.items() if cue in cues) for cue in names}
+
+
+def cue_of(event: Event) -> str:
+    """The cue that an event turned on or off, as the steps name it."""
+    return event.cue if event.category == EVERYWHERE else f"{event.category}/{event.cue}"
 
 
 def logged_steps(folder: RunFolder) -> tuple[tuple[StepRecord, ...], tuple[BadLine, ...]]:

@@ -26,7 +26,7 @@ from shelf.view.examples import learnt_example
 from shelf.view.headline import headline
 from shelf.view.lifts import lift, withdrawal_log
 from shelf.view.report.picture import draw
-from shelf.view.report.run import Change, Quarters, Run, practice, ranges, read_run, teaching, training_cost
+from shelf.view.report.run import Change, Quarters, Run, cue_of, practice, ranges, read_run, teaching, training_cost
 
 
 def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
@@ -166,7 +166,7 @@ def _cues(run: Run) -> list[RenderableType]:
         return [Text("No cue was active at any step.")]
     always = [cue for cue, steps in run.cues.items() if len(steps) == len(run.steps)]
     made = table("Cues that came or went", ["cue", "steps", "came on at"])
-    causes = {event.cue: event.figures for step in run.steps[::-1] for event in step.events[::-1] if event.on}
+    causes = {cue_of(event): event.figures for step in run.steps[::-1] for event in step.events[::-1] if event.on}
     for cue, steps in run.cues.items():
         figures, cause = causes.get(cue, {}), "-"
         if {"prevalence", "mean_reward"} <= set(figures):

@@ -74,6 +74,22 @@ def test_cues_are_given_as_ranges_of_steps(tmp_path):
     assert ranges(run.cues["required_arguments"]) == "9-17, 34-40"
 
 
+def test_cues_of_one_environment_have_their_cause_and_were_shared_before(tmp_path):
+    folder = write_run(tmp_path / "run", steps=8, validations=(0,))
+    path = folder / "seal_log" / "steps.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        own = ["shop/call_format", "shop/reread_state"] if line["step"] > 3 else []
+        line["omega"]["cues"], line["events"] = ["call_format", *own], []
+    figures = {"prevalence": 0.25, "mean_reward": 0.125}
+    lines[2]["events"] = [{"step": 3, "cue": "reread_state", "on": True, "category": "shop", "figures": figures}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = text_of(summarise(folder))
+    (row,) = (line.split() for line in text.splitlines() if "reread_state" in line)
+    assert row == ["shop/reread_state", "4-8", "prevalence", "25", "%,", "reward", "0.12"]
+    assert "Active cues at every step: call_format, shop/call_format." in text
+
+
 def test_the_lift_of_the_interface_is_compared_between_first_and_last_steps(tmp_path):
     folder = write_run(tmp_path / "run", steps=4, validations=(0,))
     assert "lift of the interface" not in text_of(summarise(folder))
