@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 import orjson
+from scipy import stats
 
 from seal.method.interface.cues import EVERYWHERE, Cue, Omega, catalogue
 from seal.records.folder import RunFolder
@@ -83,16 +84,16 @@ def _estimate(rate: Estimate | None) -> dict[str, float] | None:
 def changes(steps: Sequence[StepRecord]) -> dict[str, Any] | None:
     """Each label's share of the turns in the first and the last quarter of the steps; None for fewer than two steps.
 
-    half: 1.96 standard errors of the difference of two means over steps; null if a quarter has a single step.
+    half: half of Student's 95 % interval of the difference of two means over steps; null if a quarter has one step.
     """
     parts = quarters(steps)
     if parts is None:
         return None
-    rows = []
+    rows, reach = [], float(stats.t.ppf(0.975, 2 * len(parts.first) - 2))
     for label in dict.fromkeys(label for part in parts for step in part for label in step.label_counts):
         means = parts.of(lambda step, label=label: step.label_shares.get(label, 0.0) if step.label_counts else None)
         if change := Change.between(*means):
-            half = None if change.standard_error is None else 1.96 * change.standard_error
+            half = None if change.standard_error is None else reach * change.standard_error
             row = {"label": label, "kind": kind_of(label), "first": change.before, "last": change.after, "half": half}
             rows.append(row)
     rows.sort(key=lambda row: (row["last"] - row["first"]) * (-1 if row["kind"] == "met" else 1))

@@ -7,8 +7,10 @@ import statistics
 
 import pytest
 from rich.console import Console
+from scipy import stats
 
 from shelf.view.cli.report import app
+from shelf.view.overview import changes
 from shelf.view.report.run import ranges, read_run
 from shelf.view.report.summary import summarise
 from shelf.view.tests.report.sample_run import write_run
@@ -67,6 +69,14 @@ def test_quarters_hold_the_means_of_their_steps(tmp_path):
     assert run.seal_share == pytest.approx(
         sum(line["seal_seconds"] for line in lines) / sum(line["seconds"]["step"] for line in lines)
     )
+
+
+def test_the_change_of_a_label_has_students_interval(tmp_path):
+    steps = read_run(write_run(tmp_path / "run", steps=8, validations=())).steps
+    for row in changes(steps)["rows"]:
+        sides = [[step.label_shares[row["label"]] for step in part] for part in (steps[:2], steps[-2:])]
+        low, high = stats.ttest_ind(*sides).confidence_interval()
+        assert row["half"] == pytest.approx((high - low) / 2)
 
 
 def test_cues_are_given_as_ranges_of_steps(tmp_path):
