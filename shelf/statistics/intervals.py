@@ -28,13 +28,11 @@ class SuccessCount(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A rate with its Wilson interval; effective_n independent observations would give the same interval."""
+    """A rate with its Wilson interval."""
 
     rate: float
     low: float
     high: float
-    n: float
-    effective_n: float
 
 
 @dataclass(frozen=True)
@@ -94,8 +92,7 @@ def estimate(strata: Sequence[Sequence[SuccessCount]]) -> Estimate | None:
     variance = sum(value * value for value in influence.values())
     most = min(len(influence), len(strata) ** 2 / sum(1 / len(clusters) for clusters in drawn))
     effective = min(n, bernoulli / variance if variance > 1e-15 and bernoulli > 1e-15 else most)
-    low, high = wilson(rate, effective)
-    return Estimate(rate, low, high, n, effective)
+    return Estimate(rate, *wilson(rate, effective))
 
 
 def mcnemar(gained: int, lost: int) -> float:
@@ -105,12 +102,7 @@ def mcnemar(gained: int, lost: int) -> float:
 
 
 def pass_at_k(samples: int, passed: int, k: int) -> float:
-    """The unbiased estimate that at least one of k samples passes, from `passed` of `samples`.
-
-    ValueError if fewer than k samples were taken.
-    """
-    if not 1 <= k <= samples:
-        raise ValueError(f"pass@{k} needs at least {k} samples per task, and a task has {samples}.")
+    """The unbiased estimate that at least one of k samples passes, from `passed` of `samples`, at least k."""
     return 1.0 - math.comb(samples - passed, k) / math.comb(samples, k)
 
 

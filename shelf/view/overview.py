@@ -16,7 +16,6 @@ from seal.records.folder import RunFolder
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.lock import Holder
-from shelf.statistics.intervals import Estimate
 from shelf.statistics.log import Log, planned_steps, values
 from shelf.statistics.summary import informative, summarise
 from shelf.view.index import VALIDATION, kind_of
@@ -26,14 +25,11 @@ from shelf.view.runs import ViewedRun
 _FIGURES = {
     "step": "step",
     "reward": "reward_mean",
-    "pass_share": "pass_share",
-    "trajectories": "trajectories",
     "signal": "groups_with_spread",
-    "dropped": "trajectories_dropped",
     "seal_seconds": "seal_seconds",
     "logp_diff_max": "logp_diff_max",
 }
-_BY_NAME = {"labels": "label_counts"} | {name: name for name in ("rho", "blames", "stops", "infra", "seconds")}
+_BY_NAME = {"labels": "label_counts"} | {name: name for name in ("rho", "stops", "infra", "seconds")}
 
 
 def overview(run: ViewedRun, steps: Sequence[StepRecord]) -> dict[str, Any]:
@@ -71,14 +67,10 @@ def validated(db: sqlite3.Connection) -> list[TrajectoryRecord]:
 def validation(records: Sequence[TrajectoryRecord]) -> list[dict[str, Any]]:
     """Pass rates of tasks and of turns by validation and data source, each with a 95 % interval."""
     return [
-        {name: getattr(row, name) for name in ("step", "name", "prefix", "tasks", "passed", "scored", "infra")}
-        | {"average": row.is_average, "rate": _estimate(row.rate), "turn_rate": _estimate(row.turn_rate)}
+        {"step": row.step, "name": row.name}
+        | {name: rate and rate._asdict() for name, rate in (("rate", row.rate), ("turn_rate", row.turn_rate))}
         for row in informative(summarise(Log(tuple(records))))
     ]
-
-
-def _estimate(rate: Estimate | None) -> dict[str, float] | None:
-    return {"rate": rate.rate, "low": rate.low, "high": rate.high} if rate else None
 
 
 def changes(steps: Sequence[StepRecord]) -> dict[str, Any] | None:

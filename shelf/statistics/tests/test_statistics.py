@@ -24,14 +24,12 @@ def test_independent_tasks_get_wilsons_interval(drawn):
     expected = stats.binomtest(k, n).proportion_ci(method="wilson")
     assert found.rate == pytest.approx(k / n)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
-    assert found.effective_n == pytest.approx(n)
 
 
 def test_identical_variants_of_a_scenario_count_once():
     one = estimate([[SuccessCount(i, float(i < 14)) for i in range(100)]])
     four = estimate([[SuccessCount(i, float(i < 14)) for i in range(100)] for _ in range(4)])
     assert (four.low, four.high) == pytest.approx((one.low, one.high))
-    assert four.n == 400 and four.effective_n == pytest.approx(100)
 
 
 def test_repeated_samples_of_few_tasks_do_not_narrow_beyond_the_tasks():
@@ -61,7 +59,8 @@ def passes(name, count, of, samples=1):
     ],
 )
 def test_an_average_is_as_sure_as_its_least_sure_category(strata, effective):
-    assert estimate(strata).effective_n == pytest.approx(effective)
+    found = estimate(strata)
+    assert (found.low, found.high) == pytest.approx(wilson(found.rate, effective))
 
 
 def test_nothing_observed_gives_nothing():
@@ -77,11 +76,6 @@ def test_mcnemar_is_the_exact_binomial_test():
 @pytest.mark.parametrize(("n", "c", "k", "expected"), [(8, 0, 4, 0.0), (8, 8, 1, 1.0), (8, 1, 4, 0.5), (4, 1, 4, 1.0)])
 def test_pass_at_k(n, c, k, expected):
     assert pass_at_k(n, c, k) == pytest.approx(expected)
-
-
-def test_pass_at_more_than_sampled_is_refused():
-    with pytest.raises(ValueError, match="pass@5 needs at least 5 samples"):
-        pass_at_k(4, 1, 5)
 
 
 def test_paired_difference_finds_a_gain_and_its_discordant_tasks():
