@@ -14,7 +14,7 @@ from shelf.statistics.comparison import Comparison
 from shelf.statistics.intervals import Estimate, PairedDifference
 from shelf.statistics.summary import Summary, informative
 
-TEXT_COLUMNS = frozenset({"category", "label", "cue", "what", "run"})
+TEXT_COLUMNS = frozenset({"arm", "category", "label", "cue", "what", "run"})
 
 RATES = {"": "rate", "_low": "low", "_high": "high"}
 """The columns of a rate, by name suffix."""

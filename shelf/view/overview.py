@@ -37,7 +37,6 @@ def overview(run: ViewedRun, steps: Sequence[StepRecord]) -> dict[str, Any]:
     return {
         "name": run.name,
         "arm": run.arm,
-        "path": str(run.folder.path),
         **{name: [getattr(step, field) for step in steps] for name, field in _FIGURES.items()},
         **{name: _by_name(getattr(step, field) for step in steps) for name, field in _BY_NAME.items()},
         "w": {name: [getattr(step.w, name) if step.w else None for step in steps] for name in ("mean", "min", "max")},

@@ -18,7 +18,7 @@ PAGE = 500
 """The most rows in one answer."""
 
 _COLUMNS = (
-    "id", "line", "log", "step", "task", "source", "category", "split", "sample", "score", "passed", "w", "advantage",
+    "line", "log", "step", "task", "source", "category", "split", "sample", "score", "passed", "w", "advantage",
     "stop", "excluded", "infra", "omega", "turns", "turns_passed", "calls", "errors", "tokens", "seconds", "labels",
     "blames",
 )  # fmt: skip
@@ -128,7 +128,6 @@ def _row(row: sqlite3.Row) -> dict[str, Any]:
     value = dict(row)
     value["labels"], value["blames"] = orjson.loads(value["labels"]), orjson.loads(value["blames"])
     value["key"] = key_of(value.pop("log"), value["step"], value["line"])
-    del value["id"]
     return value
 
 

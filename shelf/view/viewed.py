@@ -96,7 +96,6 @@ class Viewed:
             "name": self.run.name,
             "arm": self.run.arm,
             "path": str(self.run.folder.path),
-            "steps": len(steps),
             "last": last,
             "stage": overview.stage(self.run.folder, self._stage.get(), last),
             "index": {"read": progress.read, "of": progress.of, "ready": progress.ready},

@@ -72,7 +72,6 @@ def plan_parts(experiment: Experiment, plan: ExperimentPlan) -> list[RenderableT
     gpus = ["GPU hours left"] if any(arm.devices for arm in plan.arms) else []
     columns = ["arm", "runs", "done", "steps", "validations", "min per run", "hours left", *gpus]
     made = table(f"Plan of {experiment.design.name}", columns)
-    made.columns[0].justify = "left"
     for arm in plan.arms:
         cells = *map(str, arm[:5]), _number(arm.minutes, 0), _number(arm.hours_left)
         made.add_row(*cells, *(_number(arm.hours_left * arm.devices, 0) for _ in gpus))
@@ -158,7 +157,6 @@ def status_parts(experiment: Experiment) -> list[RenderableType]:
     """A table of arms and seeds, the reasons why runs failed, and the process that works in the folder."""
     seeds = sorted({cell.seed for cell in experiment.cells})
     made = table(f"Runs of {experiment.design.name}", ["arm", *(f"seed {seed}" for seed in seeds)])
-    made.columns[0].justify = "left"
     last = {attempt.cell: attempt for attempt in read_attempts(experiment)}
     done, cells = {cell for cell, _result in experiment.finished()}, experiment.cells
     states = {cell: DONE if cell in done else _state(experiment, cell, last.get(str(cell))) for cell in cells}
