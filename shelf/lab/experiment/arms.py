@@ -101,8 +101,8 @@ def _require_validated(experiment: Experiment, arm: ComposedArm, outcome: Outcom
         raise LaunchError(f"{place}: its tasks cannot be read ({error}): name a JSON list of task ids.") from error
     if not counts:
         raise LaunchError(f"{place}: the arm {arm.name} validates none of {outcome.tasks}: name tasks of the set.")
-    if not arm.validation_steps:
-        raise LaunchError(f"{place}: the arm {arm.name} never validates; set trainer.test_freq.")
+    if not any(arm.validation_steps):
+        raise LaunchError(f"{place}: the arm {arm.name} validates nothing that it trained; set trainer.test_freq.")
 
 
 def require_unchanged(experiment: Experiment, arms: Mapping[str, ComposedArm]) -> None:

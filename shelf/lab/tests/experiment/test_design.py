@@ -104,6 +104,7 @@ def test_a_mistake_is_one_sentence(old, new, sentence):
             "miss_func@1",
             "the outcome miss_func@1, .* not measured by the arm vanilla, which validates base@1",
         ),
+        ("ablation=vanilla", "trainer.test_freq=-1", "the arm vanilla validates nothing that it trained"),
         ("base@1", "base@1, step: 1", "validates at steps 0, 2: name one of them"),
         ("base@1", "base@1, tasks: data/none.json", "base@1, tasks passed of none, .*data/none.json"),
         (
