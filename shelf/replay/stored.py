@@ -163,7 +163,7 @@ def _record(line: Mapping[str, Any]) -> TrajectoryRecord:
 def _found(path: Path, step: int, training: bool, run: RunFolder, launches: Sequence[Launch]) -> StoredLog:
     if training and not launches:
         raise ValueError(f"{run.launches} is missing, so how {path} was played is unknown: only validations are read.")
-    launch = launches[launch_of_step(launches, max(step, 1))] if launches else None
+    launch = launches[launch_of_step(launches, step)] if launches else None
     return StoredLog(path, step, training, run, launch)
 
 

@@ -124,7 +124,7 @@ def validation_steps(trainer: Mapping[str, Any], steps: int) -> tuple[int, ...]:
 def due_validations(launches: Sequence[Launch], last: int) -> list[int]:
     """The steps up to `last`, the last trained step, after which the configurations ask for a validation."""
     ends = [*(launch.step for launch in launches[1:]), last]
-    due = {step for step in validation_steps(launches[0].config["trainer"], launches[0].steps) if not step}
+    due = {launches[0].step} if launches[0].config["trainer"]["val_before_train"] else set()
     for launch, end in zip(launches, ends, strict=True):
         asked = validation_steps(launch.config["trainer"], launch.steps)
         due.update(step for step in asked if launch.step < step <= end)
@@ -132,8 +132,5 @@ def due_validations(launches: Sequence[Launch], last: int) -> list[int]:
 
 
 def launch_of_step(launches: Sequence[Launch], step: int) -> int:
-    """The number of the launch that ran a training step: the last that began before it; ValueError if there is none."""
-    found = [number for number, launch in enumerate(launches) if launch.step < step]
-    if not found:
-        raise ValueError(f"no launch ran step {step}")
-    return found[-1]
+    """The number of the launch that ran a step: the last that began before it, else the first (where it validated)."""
+    return max((number for number, launch in enumerate(launches) if launch.step < step), default=0)
