@@ -117,8 +117,8 @@ def _minutes(experiment: Experiment, arms: Mapping[str, ComposedArm], arm: Compo
 
 
 def _basis(experiment: Experiment, results: list[RunResult]) -> str:
-    if any(result.minutes for result in results):
-        return f"measured in {len(results)} finished run{'s' * (len(results) > 1)}"
+    if timed := sum(result.minutes > 0 for result in results):  # those of a cluster's jobs are not
+        return f"measured in {timed} finished run{'s' * (timed > 1)}"
     if (cost := experiment.design.cost) is None:
         return "unknown until a run has ended; give cost.seconds_per_step in the file"
     parts = f"{cost.seconds_per_step:g} s per step, {cost.validation_s:g} s per validation, {cost.start_s:g} s to start"

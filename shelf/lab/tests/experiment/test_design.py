@@ -214,3 +214,6 @@ def test_a_plan_takes_the_times_of_finished_runs(make_bench):
     short = replace(arm, steps=1)
     planned = plan_experiment(bench.experiment, {**bench.arms, name: short}).arms[1]
     assert planned.minutes == pytest.approx(2.0 * (60 + 30 * len(short.validation_steps)) / (4 * 60 + 3 * 30))
+    job = bench.experiment.cells[2]
+    simulated.result(bench.experiment, job, minutes=0.0).write(bench.experiment.result(job))
+    assert plan_experiment(bench.experiment, bench.arms).basis == "measured in 1 finished run"
