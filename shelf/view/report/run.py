@@ -228,8 +228,9 @@ def training_cost(run: RunFolder, last: int) -> list[tuple[str, str]]:
     endpoint counts them; device hours, given for several devices, are the sum of their wall times. A figure that one
     of the steps lacks is left out.
     """
-    steps = [step for step in read_steps(run.steps)[0] if step.step <= last] if run.steps.is_file() else []
     launches = list(_launches(run))
+    began = launches[0][0] if launches else 0  # the log may hold the step of another run's checkpoint
+    steps = [step for step in read_steps(run.steps)[0] if began < step.step <= last] if run.steps.is_file() else []
     seconds = [step.total_seconds or None for step in steps]
     devices = [next((count for after, count, _ in launches[::-1] if after < step.step), None) for step in steps]
     hours = [None if None in pair else pair[0] * pair[1] / _SECONDS for pair in zip(seconds, devices, strict=True)]

@@ -33,6 +33,12 @@ def test_the_cost_adds_up_over_steps_and_launches(run):
     assert "cuda hours" not in dict(training_cost(run, 2))  # those of one device are the wall time
 
 
+def test_the_step_of_the_checkpoint_where_a_run_began_is_another_runs(run):
+    run.launches.write_text(run.launches.read_text().splitlines()[1] + "\n")
+    assert dict(training_cost(run, 3))["cuda hours"] == f"{4 * 30 / 3600:.3g}"
+    assert dict(training_cost(run, 3))["rollouts"] == "4"
+
+
 def test_what_one_step_does_not_say_is_unknown_for_all(run):
     old = StepRecord(4, trajectories=8, seconds={"step": 2.0}).line()
     del old["tokens"]
