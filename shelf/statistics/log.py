@@ -79,7 +79,8 @@ def read_log(path: Path | str, samples: dict[tuple, set[int]] | None = None) -> 
 
     def parse(value: Mapping[str, Any]) -> TrajectoryRecord:
         record, numbered = read_line(value, step)
-        seen = samples.setdefault((record.step, record.data_source, record.task_id, record.withdrawal), set())
+        prompt = (record.group, record.withdrawal)  # a step may train two prompts with the same task
+        seen = samples.setdefault((record.step, record.data_source, record.task_id, *prompt), set())
         record = record if numbered else replace(record, sample=len(seen))
         if record.sample in seen:
             place = f"sample {record.sample} of {record.task_id} at step {record.step}"

@@ -43,6 +43,14 @@ def test_a_line_of_the_release_has_its_texts_and_no_turns(tmp_path):
     assert (first.sample, second.sample) == (0, 1)
 
 
+def test_two_prompts_of_a_step_may_have_the_same_task(tmp_path):
+    record, path = TrajectoryRecord("multi_turn_base_0", "base", "base", "train", 0, 1.0, step=3), tmp_path / "3.jsonl"
+    lines = [replace(record, group=group, sample=sample).line() for group in (0, 1) for sample in (0, 1)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in (*lines, lines[0])))
+    log = read_log(path)
+    assert len(log.lines) == 4 and [bad.line for bad in log.bad] == [5]
+
+
 def test_two_environments_may_name_their_tasks_alike(tmp_path):
     names, path = ("one/main", "two/main"), tmp_path / "0.jsonl"
     lines = [TrajectoryRecord("eval-0", name, name, "eval", 0, float(n), step=0).line() for n, name in enumerate(names)]
