@@ -11,7 +11,9 @@
 # One run over all nodes of a Slurm job. Submit it from the repository, which all nodes must see:
 #   sbatch --nodes=4 --gpus-per-node=8 scripts/slurm.sh exp/SEAL.yaml [key=value ...]
 # Starts Ray and the environment service on every node, runs launcher.py on the first, and stops what it started.
-# Before the time limit the run is interrupted; submit the same line again to resume it.
+# Before the time limit the run is interrupted; submit the same line again to resume it. --signal gives a minute more than
+# seal.stop_grace_s: exp/SEAL_1gpu.yaml, which has an hour, needs `sbatch --signal=B:TERM@3660`. A plain scancel, or a
+# preemption that signals the steps, ends Ray before a checkpoint is saved: `scancel --batch --signal=TERM JOB` saves one.
 #   PYTHON        the environment's interpreter (default: .venv's, else that of the activated environment)
 #   RAY_PORT, BFCL_PORT  ports on the nodes (default: chosen by the job's number)
 #   GPUS          GPUs per node, if Slurm does not manage them
@@ -58,7 +60,8 @@ started=()
 launcher=
 # shellcheck disable=SC2329  # called by the trap
 finish() {
-  trap - EXIT TERM INT
+  trap - EXIT
+  trap '' TERM INT # a scheduler may send one more while the run saves
   if [ -n "$launcher" ] && kill -TERM "$launcher" 2>/dev/null; then
     wait "$launcher" || true
   fi
