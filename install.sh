@@ -59,6 +59,9 @@ run() {
   fi
 }
 
+[ "$(uname -s)" = Linux ] ||
+  fail "needs Linux, and this is $(uname -s): use a Linux machine. To read runs, \`pip install .\` is enough (docs/operate.md#install)."
+
 # The lock's torch is built for CUDA 13; asked before 10 GB are downloaded.
 if [ "$target" = cuda ] && [ "${SEAL_OLD_DRIVER:-0}" != 1 ] && command -v nvidia-smi >/dev/null 2>&1; then
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)

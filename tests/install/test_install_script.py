@@ -111,6 +111,16 @@ def test_a_driver_that_is_too_old_is_refused_before_anything_is_downloaded(copy,
     planned(install("--dry-run", cwd=copy, PATH=path, SEAL_OLD_DRIVER="1"))
 
 
+def test_another_system_is_named_before_anything_is_made(copy, tmp_path):
+    program = tmp_path / "bin" / "uname"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho Darwin\n")
+    program.chmod(0o755)
+    done = install("--cpu", cwd=copy, PATH=f"{program.parent}:{os.environ['PATH']}")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    assert "needs Linux, and this is Darwin" in done.stderr and not (copy / ".venv").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"), [(("--gpu",), "--gpu"), (("--wheels", "/nowhere"), "/nowhere"), (("--wheels",), "--wheels")]
 )
