@@ -97,6 +97,8 @@ def find_start(recipe: Recipe, mode: str) -> Start:
         )
     else:
         _require_nothing_lost(recipe)
+        if recipe.config.trainer.val_only and (recipe.folder.validations / "0.jsonl").exists():
+            _changes(recipe, run_dir, 0)
         return Start(0, settings={"resume_mode": "disable"})
     return _continue(recipe, folder)
 
@@ -198,7 +200,7 @@ def _changes(recipe: Recipe, origin: Path, step: int) -> list[Change]:
     such as those of a file with other contents; a validation depends only on the weights, and replaces none of others.
     """
     now, folder = recipe_facts(recipe), RunFolder(origin)
-    launches = [*training_launches(folder, step).values()]
+    launches = [*training_launches(folder, step or 1).values()]
     if not launches:
         return []
     before, trainer, own = launches[-1], recipe.config.trainer, origin == recipe.run_dir
@@ -206,7 +208,8 @@ def _changes(recipe: Recipe, origin: Path, step: int) -> list[Change]:
     silent = {*recipe.silent}  # cues that showed nothing, which an older version counted
     changes = [each for each in changes if each.key != LEFT_OUT or not {*(each.before or ())} ^ {*each.after} <= silent]
     fix = "start only from its weights (seal export, actor_rollout_ref.model.path)"
-    fix = f"set another trainer.experiment_name{' with --resume PATH' if trainer.val_only else ''}" if own else fix
+    if own:
+        fix = f"set another trainer.experiment_name{' with --resume PATH' if trainer.val_only and step else ''}"
     depended = WEIGHTS if trainer.val_only else (*KEPT, *(UNDER_WAY if trainer.v1.trainer_mode == "seal_async" else ()))
     for _, key, old, new in without_moves(changes, lambda: same_model(before, {"hashes": model_hashes(recipe)})):
         if any(key == kept or key.startswith(f"{kept}.") for kept in depended):

@@ -572,6 +572,22 @@ def test_a_validation_of_other_tasks_does_not_replace_the_one_that_is_there(conf
         find_start(recipe, "auto")
 
 
+def test_a_measurement_of_another_model_or_other_tasks_does_not_replace_the_first(config, tmp_path):
+    recipe = Recipe.of(config)
+    recipe.config.trainer.val_only = True
+    RunLog(HOME / config.seal.run_dir).launch(recipe_facts(recipe), step=0)
+    other = recipe.config.copy()
+    other.actor_rollout_ref.model.path = str(tmp_path / "another")
+    assert find_start(Recipe.of(other.copy()), "auto") == Start(0)  # the first one has no result yet
+    validated(tmp_path, 0)
+    assert find_start(recipe, "auto") == Start(0)
+    with pytest.raises(LaunchError, match=r"model.path is .*another.*: set it back, or set another .*_name\.$"):
+        find_start(Recipe.of(other), "auto")
+    recipe.config.seal.data.val = [{"split": "eval", "limit": 3}]
+    with pytest.raises(LaunchError, match=r"seal.data.val selects other tasks .*, or set another .*_name\.$"):
+        find_start(Recipe.of(recipe.config), "auto")
+
+
 def test_weights_and_biases_goes_on_with_the_same_run(tmp_path):
     log = RunLog(tmp_path)
     log.launch({}, step=0)
