@@ -1,9 +1,10 @@
 """`seal train RECIPE [key=value ...]`, which is `launcher.py --conf RECIPE -- key=value ...`."""
 
+import errno
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,10 +16,15 @@ app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
 
 class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Continue without output: Ctrl-C ends `| tee` too, and the run has a checkpoint to save."""
-        with suppress(SystemExit):
-            super().on_broken_pipe()
+    def __exit__(self, *raised: Any) -> None:
+        """Write what was printed; once reader or terminal are gone, stay silent: a run has a checkpoint to save."""
+        with suppress(SystemExit):  # of a broken pipe: Ctrl-C ends `| tee` too
+            try:
+                super().__exit__(*raised)
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                self.on_broken_pipe()
 
 
 def console() -> Console:
@@ -80,8 +86,8 @@ def train(
 
     The recipe is composed and checked, the environment service is started if asked for, and the launch is recorded
     under launcher_record/. Then Ray and verl's trainer are started, their progress is shown, and everything that was
-    started is stopped again. Results are written under experiments/NAME/. Ctrl-C and SIGTERM save a checkpoint first;
-    the same command resumes. Exit codes: docs/operate.md#exit-codes.
+    started is stopped again. Results are written under experiments/NAME/. Ctrl-C, SIGTERM and a closed terminal save a
+    checkpoint first; the same command resumes. Exit codes: docs/operate.md#exit-codes.
     """
     recipe, overrides = split(arguments, conf)
     if recipe is None:

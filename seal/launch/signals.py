@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a run is launched and trains."""
+"""Ctrl-C, SIGTERM and the end of a terminal while a run is launched and trains."""
 
 import signal
 import time
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 class Interrupt:
-    """The launcher's answer to Ctrl-C and SIGTERM.
+    """The launcher's answer to Ctrl-C, to SIGTERM, and to the SIGHUP of a terminal that is closed.
 
     The first one asks the trainer to save and end, a second Ctrl-C ends everything at once. Until a training process
     runs (`deferred`), a signal raises KeyboardInterrupt wherever the launcher is; after the grace `forward` raises it.
@@ -20,8 +20,9 @@ class Interrupt:
         self._deadline: float | None = None
 
     def install(self) -> None:
-        signal.signal(signal.SIGINT, self._handle)
-        signal.signal(signal.SIGTERM, self._handle)
+        lasting = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # nohup
+        for number in (signal.SIGINT, signal.SIGTERM, *(() if lasting else (signal.SIGHUP,))):
+            signal.signal(number, self._handle)
 
     @property
     def exit_code(self) -> int:

@@ -1,10 +1,14 @@
 """A launch names what blocks it, and is not blocked by what only looks like an obstacle."""
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import termios
+import time
+from fcntl import ioctl
 
 import psutil
 import pytest
@@ -112,7 +116,7 @@ def test_a_service_of_another_version(change, named):
 
 @pytest.fixture
 def interrupt():
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     made = Interrupt()
     made.install()
     yield made
@@ -120,7 +124,7 @@ def interrupt():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_before_training_ends_the_launch_at_once(interrupt, signum, code):
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signum)
@@ -163,3 +167,55 @@ def test_without_anything_to_save_the_first_signal_ends_the_launch(interrupt, tm
     with pytest.raises(KeyboardInterrupt):
         interrupt.forward(tmp_path / "stop", 60, False, lambda _: None)
     assert not (tmp_path / "stop").exists()
+
+
+TRAINS = """
+import sys, time
+from functools import partial
+from pathlib import Path
+from seal.cli.train import console
+from seal.launch.console import tell
+from seal.launch.signals import Interrupt
+interrupt, out, folder = Interrupt(), console(), Path(sys.argv[1])
+interrupt.install()
+interrupt.deferred = True
+(folder / "trains").touch()
+while not (folder / "closed").exists():
+    time.sleep(0.01)
+interrupt.forward(folder / "stop", 60, True, partial(tell, out))
+tell(out, "a step has ended")
+sys.exit(interrupt.exit_code if interrupt.signum else 0)
+"""
+
+
+@pytest.mark.fault(
+    event="The terminal of a run is closed, or its connection is lost",
+    user_sees="nothing; with `nohup` the run goes on",
+    outcome="a checkpoint of the last finished step is saved; code 129; the next launch resumes there",
+)
+@pytest.mark.parametrize(("answer", "code"), [(signal.SIG_DFL, 129), (signal.SIG_IGN, 0)])
+def test_a_closed_terminal_asks_for_a_checkpoint_and_takes_no_words(tmp_path, answer, code):
+    ours, terminal = os.openpty()
+
+    def prepare():
+        ioctl(0, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGHUP, answer)  # as the shell or nohup leaves it
+
+    with (tmp_path / "said").open("w") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-c", TRAINS, str(tmp_path)],
+            cwd=HOME,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=said,
+            start_new_session=True,
+            preexec_fn=prepare,
+        )
+    os.close(terminal)
+    while not (tmp_path / "trains").exists():
+        assert process.poll() is None, (tmp_path / "said").read_text()
+        time.sleep(0.01)
+    os.close(ours)
+    (tmp_path / "closed").touch()
+    assert process.wait(60) == code, (tmp_path / "said").read_text()
+    assert (tmp_path / "stop").exists() == (code == 129)
