@@ -20,9 +20,9 @@ from seal.launch.checks.places import can_write
 from seal.launch.recipe import Recipe
 from seal.method.diagnosis.extension import extension_file
 from seal.records.method import method_digest
-from seal.settings.sentences import without_secrets
 from seal.system.files import file_sha256, quick_sha256, write_json
 from seal.system.paths import HOME
+from seal.system.text import without_secrets
 
 logger = logging.getLogger(__name__)
 

@@ -1,19 +1,11 @@
-"""Settings in words: the names of keys, the one sentence that refuses a wrong value, and what no one else may read."""
+"""Settings in words: the names of keys, and the one sentence that refuses a wrong value."""
 
 import difflib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
-
-HIDDEN = "(left out)"
-_WORDS = r"(?i:API[_-]?KEY|ACCESS_KEY|TOKEN|PAT|SECRET|PASSWORD|PASSWD|CREDENTIALS?)"
-_SECRET = re.compile(rf"(^|_)({_WORDS}|KEY)$")  # a bare KEY only in capitals: data.prompt_key names a column
-_ASSIGNED = re.compile(rf"\b(\w*(?:\b|_)(?:{_WORDS}|KEY)=)[^&\s]+")
-_USER_INFO = re.compile(r"(\w://)[^/@\s]+@")
-_OPTION = re.compile(rf"--?([\w-]*[-_])?{_WORDS}")  # of a command: its value is the next word
 
 
 class SettingsError(ValueError):
@@ -81,16 +73,6 @@ def shown(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return repr(list(value) if isinstance(value, tuple) else value)
-
-
-def without_secrets(value: Any) -> Any:
-    """A configuration without what no one else may read."""
-    if isinstance(value, Mapping):
-        return {key: HIDDEN if _SECRET.search(str(key)) else without_secrets(item) for key, item in value.items()}
-    if isinstance(value, list):
-        pairs = zip(["", *value], value, strict=False)
-        return [HIDDEN if _OPTION.fullmatch(str(before)) else without_secrets(item) for before, item in pairs]
-    return _ASSIGNED.sub(rf"\1{HIDDEN}", _USER_INFO.sub(r"\1", value)) if isinstance(value, str) else value
 
 
 def _below(annotation: Any, step: int | str) -> Any:

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seal.records.ending import Ending
 from seal.settings import BLOCKS
-from seal.settings.sentences import without_secrets
+from seal.system.text import without_secrets
 from seal.training.cluster import in_use
 from seal.training.ending import record_ending
 from seal.training.liveness import Liveness

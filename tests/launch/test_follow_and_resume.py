@@ -26,12 +26,13 @@ from seal.records.ending import Ending
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, StepReport
 from seal.settings.run import CheckpointSettings
-from seal.settings.sentences import shown, without_secrets
+from seal.settings.sentences import shown
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.files import write_json, write_text
 from seal.system.paths import HOME
 from seal.system.processes import start, stop_tree
+from seal.system.text import without_secrets
 from seal.training.checkpoints import FILES, Checkpoints, last_step
 from seal.training.log import RunLog
 from tests.support.checkpoints import write_step

@@ -11,8 +11,8 @@ from omegaconf import OmegaConf
 from seal.launch import record as module
 from seal.launch.recipe import read_recipe
 from seal.launch.record import write_record
-from seal.settings.sentences import HIDDEN, without_secrets
 from seal.system.paths import HOME
+from seal.system.text import HIDDEN, without_secrets
 
 NAME = f"test-{uuid4().hex[:8]}"
 RECIPE = HOME / "exp" / "quickstart.yaml"

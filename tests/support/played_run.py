@@ -37,9 +37,9 @@ from seal.rollout.rewards import terminal_reward
 from seal.rollout.siblings import broken_tools
 from seal.settings import SealSettings
 from seal.settings.reward import RewardSettings
-from seal.settings.sentences import without_secrets
 from seal.system.files import file_sha256
 from seal.system.paths import HOME
+from seal.system.text import without_secrets
 from seal.training.closed_loop import ClosedLoop, mark_groups, records_to_log
 from seal.training.log import RunLog
 from shelf.lab.advantages import group_advantages
