@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
@@ -184,9 +185,13 @@ def test_what_cannot_run_is_named(config, key, value, named):
     assert named in refused(config)
 
 
-def test_a_checkpoint_s_folder_without_weights_is_named(config, tmp_path):
+def test_a_folder_without_weights_or_tokenizer_is_named(config, tmp_path):
     config.actor_rollout_ref.model.path = policy(tmp_path)
     assert "holds no weights: `seal export`" in refused(config, preflight.CHECKS["model"])
+    (tmp_path / "model.safetensors").touch()
+    assert "holds no tokenizer: `seal export`" in refused(config, preflight.CHECKS["model"])
+    shutil.copy(POLICY / "tokenizer.json", tmp_path)
+    preflight.CHECKS["model"](Recipe.of(config))
     (tmp_path / "config.json").write_text("{")
     assert "its config.json is cut or no JSON" in refused(config, preflight.CHECKS["model"])
 

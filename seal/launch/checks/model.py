@@ -23,6 +23,8 @@ from seal.system.paths import HOME
 MODEL = "actor_rollout_ref.model.path"
 HUB_DEADLINE_S = 10
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+WEIGHTS = ("*.safetensors", "*.bin")
+TOKENIZER = ("tokeniz*", "*vocab*", "*.model", "*.tiktoken", "tekken.json")
 
 
 def check_model(recipe: Recipe) -> None:
@@ -49,8 +51,9 @@ def check_model(recipe: Recipe) -> None:
                 "actor_rollout_ref.model.path: choose a divisor."
             )
     local = recipe.model_folder
-    if local.is_dir() and not any(next(local.glob(kind), None) for kind in ("*.safetensors", "*.bin")):
-        raise LaunchError(f"{MODEL}={local} holds no weights: `seal export` writes a checkpoint's as a model's folder.")
+    for part, kinds in {"weights": WEIGHTS, "tokenizer": TOKENIZER}.items():
+        if local.is_dir() and not any(next(local.glob(kind), None) for kind in kinds):
+            raise LaunchError(f"{MODEL}={local} holds no {part}: `seal export` makes a checkpoint a model's folder.")
 
 
 def configuration(recipe: Recipe) -> dict[str, Any]:
