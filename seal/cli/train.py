@@ -10,7 +10,6 @@ import typer
 from rich.console import Console
 
 from seal.system.errors import LaunchError
-from seal.system.paths import HOME
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
@@ -32,13 +31,6 @@ def console() -> Console:
     return _Console(emoji=False, width=None if sys.stdout.isatty() else 160)
 
 
-def complete_recipe(incomplete: str) -> list[str]:
-    """The recipes of exp/ that begin with what was typed."""
-    recipes = (f"exp/{path.relative_to(HOME / 'exp')}" for path in sorted((HOME / "exp").rglob("*.yaml")))
-    parts = ("exp/base/", "exp/backend/", "exp/ablation/")
-    return [name for name in recipes if name.startswith(incomplete) and not name.startswith(parts)]
-
-
 def split(arguments: list[str] | None, conf: Path | None) -> tuple[Path | None, tuple[str, ...]]:
     """The recipe and the overrides of a command line; typer.BadParameter if it names two recipes."""
     rest = sorted(arguments or (), key=lambda argument: "=" in argument)  # the recipe may follow its changes
@@ -54,12 +46,9 @@ Arguments = Annotated[
     typer.Argument(
         metavar="[RECIPE] [KEY=VALUE]...",
         help="A recipe, for instance exp/quickstart.yaml, and settings to change in it (+KEY=VALUE adds a key).",
-        autocompletion=complete_recipe,
     ),
 ]
-Conf = Annotated[
-    Path | None, typer.Option(metavar="RECIPE", help="The recipe, as an option.", autocompletion=complete_recipe)
-]
+Conf = Annotated[Path | None, typer.Option(metavar="RECIPE", help="The recipe, as an option.")]
 
 
 @app.command()

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from seal import __version__
 from seal.cli import main
 from seal.cli.main import app, commands, execute, load
-from seal.cli.train import complete_recipe, split
+from seal.cli.train import split
 from seal.system import exits
 from seal.system.paths import HOME
 
@@ -136,11 +136,6 @@ def test_an_interpreter_without_the_packages_says_what_to_run():
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(command, cwd=HOME, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and "bash install.sh" in done.stderr and "Traceback" not in done.stderr
-
-
-def test_recipes_are_completed_and_their_parts_are_not():
-    assert {"exp/SEAL.yaml", "exp/SEAL_1gpu.yaml"} <= set(complete_recipe("exp/SE"))
-    assert not any("/base/" in name or "/ablation/" in name for name in complete_recipe("exp/"))
 
 
 def test_an_exit_code_is_passed_on(capsys):
