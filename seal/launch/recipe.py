@@ -15,7 +15,7 @@ from typing import Any, Self
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
@@ -180,7 +180,7 @@ def read_recipe(path: Path, overrides: Sequence[str]) -> Recipe:
         if wrong := next((each for each in overrides if each.split("=", 1)[0].lstrip("+~") in told), None):
             raise LaunchError(_unfit(path, wrong, error)) from error
         raise LaunchError(f"{path} cannot be composed: {_reason(error)}.") from error
-    missing = sorted(key for key in OmegaConf.missing_keys(config) if key.startswith(("trainer.", "seal.")))
+    missing = sorted(key for key in OmegaConf.missing_keys(config) if not key.startswith("reward."))  # one of verl's
     if missing:
         raise LaunchError(f"{path} must set {', '.join(missing)}.")
     return recipe
@@ -214,11 +214,12 @@ def _defaults(resolve: bool = False) -> dict[str, Any]:
 
 
 def _refuse_nulls(config: DictConfig) -> None:
-    """SettingsError for the first null key that has a default; a block of ours checks its own keys."""
+    """SettingsError for the first null key with a default, or block with a value; a block of ours checks its keys."""
     for key, value in flatten(OmegaConf.to_container(config)):
         default = None if key.startswith(("seal.", "env_service.")) else _defaults(resolve=True).get(key)
-        if value is None and default is not None:
-            raise SettingsError(key, f"{key} is null; it must be {_kind(default)[1]}.")
+        block = isinstance(default, dict) and not isinstance(value, dict) and "${" not in str(value)
+        if block or (value is None and default is not None):
+            raise SettingsError(key, f"{key} is {shown(value)}; it must be {_kind(default)[1]}.")
 
 
 def _require_types(resolved: Mapping[str, Any]) -> None:
@@ -256,13 +257,12 @@ def _anchor(config: DictConfig, base: Path) -> None:
     start from its folder. A run's name may be a number.
     """
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
-    if not OmegaConf.is_missing(config.trainer, "experiment_name"):
-        name = config.trainer.experiment_name = str(config.trainer.experiment_name)
-        if Path(name).name != name or name in ("", ".."):
-            raise SettingsError(
-                "trainer.experiment_name",
-                f"trainer.experiment_name is {name!r}; it must be a folder's name, without /.",
-            )
+    name = config.trainer.experiment_name = str(config.trainer.experiment_name)
+    if Path(name).name != name or name in ("", ".."):
+        raise SettingsError(
+            "trainer.experiment_name",
+            f"trainer.experiment_name is {name!r}; it must be a folder's name, without /.",
+        )
     _make_absolute(config.seal, "run_dir", base)
     if not OmegaConf.is_interpolation(config.trainer, "default_local_dir"):
         _make_absolute(config.trainer, "default_local_dir", HOME)
@@ -310,6 +310,8 @@ def _hydra(path: Path, choices: tuple[str, ...], _modified: int) -> DictConfig:
 def _unfit(path: Path, override: str, error: Exception) -> str:
     """The sentence about an override that cannot be set, with the nearest key if its own is unknown."""
     key, reason, hint = override.split("=", 1)[0].lstrip("+~"), _reason(error), "."
+    if isinstance(error, OverrideParseException):
+        hint = "; write KEY=VALUE without a dash before it, and quote a value with special characters: \"KEY='a=b'\"."
     if reason.endswith("does not exist"):
         closed = key.startswith(("seal.", "env_service.")) and not key.startswith(OPEN)
         others = [name for name in _defaults() if not key.startswith((f"{name}.", *OPEN))]
@@ -318,7 +320,9 @@ def _unfit(path: Path, override: str, error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return first_line(str(error.__cause__ or error)).rstrip(".").replace("is not in struct", "does not exist")
+    reason = first_line(str(error.__cause__ or error)).rstrip(".")
+    reason = reason.replace("Key 'seal' is not in struct", "its defaults name neither base/seal nor a recipe that does")
+    return reason.replace("is not in struct", "does not exist")
 
 
 def total_steps(config: DictConfig, tasks: int) -> int:

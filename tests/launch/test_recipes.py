@@ -237,7 +237,13 @@ def test_what_a_kept_composition_becomes_is_what_hydra_composes(overrides):
     [
         ("seal.seed=1,2", "it gives several values; write a list as [1,2]."),
         ("seal.sed=1", "Key 'sed' does not exist; did you mean seal.seed?"),
-        ("seal.seed=[a", "no viable alternative at input '[a'."),
+        (
+            "seal.seed=[a",
+            "no viable alternative at input '[a'; write KEY=VALUE without a dash before it, and quote a value "
+            "with special characters: \"KEY='a=b'\".",
+        ),
+        ("--seal.seed=1", "quote a value with special characters: \"KEY='a=b'\"."),
+        ("actor_rollout_ref.model.path=/m/lr=1/x", "quote a value with special characters: \"KEY='a=b'\"."),
         ("+seal.seed=1", "An item is already at 'seal.seed'."),
         ("trainer.experiment_name=../../x", "it must be a folder's name, without /."),
         ("trainer.experiment_name=..", "it must be a folder's name, without /."),
@@ -261,6 +267,8 @@ def test_an_override_that_cannot_be_set_is_one_sentence_with_its_reason(override
         (QUICKSTART, ["alpha"], "KEY=VALUE"),
         (EXP / "SEAL.yaml", ["seal.data.val.limit=10"], "seal.data.val.limit=10"),
         (QUICKSTART, ["trainer.experiment_name=???"], "trainer.experiment_name"),
+        (QUICKSTART, ["actor_rollout_ref.model.path=???"], "must set actor_rollout_ref.model.path"),
+        (EXP / "experiments" / "one_gpu.yaml", [], "its defaults name neither base/seal nor a recipe that does"),
     ],
 )
 def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
@@ -293,6 +301,8 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
         ("trainer.experiment_name=null", "must be a text"),
         ("actor_rollout_ref.rollout.seed=null", "must be a number"),
         ("seal=null", "must be a block of settings"),
+        ("seal=3", "seal is 3; it must be a block of settings"),
+        ("data=[a.parquet]", "data is ['a.parquet']; it must be a block of settings"),
         ("actor_rollout_ref.actor.optim=null", "must be a block of settings"),
     ],
 )
