@@ -176,6 +176,12 @@ def policy(tmp_path, **changes):
         ("actor_rollout_ref.rollout.name", "sglang", "actor_rollout_ref.rollout.name is 'sglang'; it must be 'vllm'"),
         ("actor_rollout_ref.rollout.trace.backend", "mlflow", "actor_rollout_ref.rollout.trace.backend is 'mlflow'"),
         ("actor_rollout_ref.rollout.trace.token2text", True, "writes no traces"),
+        (
+            "data.train_files",
+            "/data/gsm8k/train.parquet",
+            "data.train_files=/data/gsm8k/train.parquet is where the run",
+        ),
+        ("data.val_files", ["/data/a.parquet", "/data/b.parquet"], "data.val_files=['/data/a.parquet', "),
         ("trainer.validation_data_dir", "/elsewhere", "trainer.validation_data_dir=/elsewhere"),
         ("trainer.validation_data_dir", None, "trainer.validation_data_dir=None"),
     ],

@@ -265,12 +265,16 @@ def _addresses(recipe: Recipe) -> None:
 
 
 def _validations(recipe: Recipe) -> None:
-    folder, trainer = recipe.folder.validations, recipe.config.trainer
-    if HOME / str(trainer.validation_data_dir) != folder:
-        raise LaunchError(
-            f"trainer.validation_data_dir={trainer.validation_data_dir} would part validations from the "
-            f"run: leave it at {folder}, and move the whole run with seal.run_dir."
-        )
+    """Refuse other places for what a run writes into its folder: it would replace a file of tasks there."""
+    folder, trainer = recipe.folder, recipe.config.trainer
+    own = {f"data.{side}_files": folder.training_rows.with_stem(side) for side in ("train", "val")}
+    for key, place in {"trainer.validation_data_dir": folder.validations, **own}.items():
+        value = OmegaConf.select(recipe.config, key)
+        if HOME / str(value) != place:
+            raise LaunchError(
+                f"{key}={value} is where the run would write, outside its folder: leave it at {place}. seal.data "
+                "chooses the tasks, and seal.run_dir moves the whole run."
+            )
     if trainer.val_only and not trainer.val_before_train:
         raise LaunchError("trainer.val_only=true without trainer.val_before_train=true would train: set both to true.")
 
