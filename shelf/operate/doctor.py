@@ -81,7 +81,7 @@ def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Fi
         yield Finding("recipe", _shown(recipe), str(error))
         return
     config = asked.config
-    target = config.trainer.device
+    target = "cpu" if config.trainer.device == "cpu" else "cuda"
     yield from _engines(target, torch)
     if target == "cuda":
         # A run that joins a cluster uses the cluster's GPUs.

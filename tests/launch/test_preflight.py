@@ -175,7 +175,7 @@ def policy(tmp_path, **changes):
         ("env_service.prompt_modes.tau2_telcom", "hermes", "env_service.prompt_modes names tau2_telcom"),
         ("actor_rollout_ref.rollout.name", "sglang", "actor_rollout_ref.rollout.name is 'sglang'; it must be 'vllm'"),
         ("actor_rollout_ref.rollout.trace.backend", "mlflow", "actor_rollout_ref.rollout.trace.backend is 'mlflow'"),
-        ("actor_rollout_ref.rollout.trace.token2text", True, "writes no traces"),
+        ("trainer.device", "gpu", "trainer.device is 'gpu'; it must be 'cuda' or 'cpu'"),
         (
             "data.train_files",
             "/data/gsm8k/train.parquet",

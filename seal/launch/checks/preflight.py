@@ -40,9 +40,8 @@ UNTRACED = "verl's v1 trainer writes no traces; seal_log/trajectories has every 
 FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "actor_rollout_ref.rollout.name": (("vllm",), "rollouts and their checks know no other engine"),
     "actor_rollout_ref.rollout.calculate_log_probs": ((True,), "ratios and checks read the engine's log-probs"),
-    "actor_rollout_ref.rollout.trace.backend": ((None,), UNTRACED),
-    "actor_rollout_ref.rollout.trace.token2text": ((False,), UNTRACED),
-    "actor_rollout_ref.rollout.trace.max_samples_per_step_per_worker": ((None,), UNTRACED),
+    "actor_rollout_ref.rollout.trace.backend": ((None,), "verl's v1 trainer writes none; seal_log has every rollout"),
+    "trainer.device": (("cuda", "cpu"), "exp/backend has no other"),
     "trainer.v1.trainer_mode": (("seal", "seal_async"), "these are SEAL's trainers"),
     "trainer.v1.sampler.sync_refill_failed_groups": ((False,), "a batch with a lost trajectory ends the run"),
     "algorithm.filter_groups.enable": ((False,), "verl would evict groups before their labels reach C_t"),

@@ -82,6 +82,8 @@ def test_an_environment_of_the_cpu_path_is_not_enough_for_a_cuda_recipe(monkeypa
     joined = ["++ray_kwargs.ray_init.address=10.0.0.1:6379"]
     findings = examine(HOME / "exp" / "SEAL.yaml", joined, Torch(cuda="13.0"))
     assert not next(finding for finding in findings if finding.what == "GPUs").blocks
+    findings = examine(HOME / "exp" / "SEAL.yaml", ["trainer.device=gpu"], Torch(cuda=None))
+    assert "must be 'cuda' or 'cpu'" in next(finding for finding in findings if finding.what == "fixed keys").fix
 
 
 def test_gpus_are_named_with_their_memory():
