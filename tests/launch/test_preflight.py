@@ -19,7 +19,7 @@ from env_service.environments.registry import get_environment, register
 from env_service.protocol import PROTOCOL
 from seal.backends import vllm_plugin
 from seal.cli.main import execute, load
-from seal.launch.checks import devices, disk, preflight
+from seal.launch.checks import devices, places, preflight
 from seal.launch.checks.devices import Cluster, Node, authentication_modes
 from seal.launch.recipe import EXP, Recipe, read_recipe
 from seal.launch.run import Prepared, Request, find_services, launch, rehearse
@@ -583,7 +583,7 @@ def test_a_validation_alone_does_not_become_a_training(config):
 def test_a_runs_own_checkpoints_are_room_for_the_next(config, tmp_path, monkeypatch):
     config.trainer.default_local_dir = str(tmp_path)
     config.seal.min_free_gb = 3e-6  # some 3,200 bytes
-    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: SimpleNamespace(free=2000))
+    monkeypatch.setattr(places.shutil, "disk_usage", lambda _: SimpleNamespace(free=2000))
     assert "seal.min_free_gb" in refused(config, preflight.CHECKS["disk"])
     (tmp_path / "global_step_1" / "actor").mkdir(parents=True)
     (tmp_path / "global_step_1" / "actor" / "weights.pt").write_bytes(bytes(2000))

@@ -1,6 +1,7 @@
-"""The places that a run writes to, and whether it can; nothing is written here."""
+"""The places that a run writes to, whether it can, and the room for its checkpoints; nothing is written here."""
 
 import os
+import shutil
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -8,6 +9,7 @@ from omegaconf import OmegaConf
 
 from seal.launch.recipe import Recipe
 from seal.system.errors import LaunchError
+from seal.training.checkpoints import GIB, REMOVING, SAVING
 from seal.training.cluster import uses_existing_cluster
 
 LONGEST = 107 - len("/ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
@@ -38,6 +40,21 @@ def check_places(recipe: Recipe) -> None:
     for place, variable in wanted.items():
         if not can_write(place):
             raise LaunchError(f"{place} cannot be written: set {variable} to a folder that can.")
+
+
+def check_disk(recipe: Recipe) -> None:
+    """LaunchError without room for checkpoints; what an earlier launch left counts as room because it is replaced."""
+    folder, least = recipe.checkpoints, recipe.settings.min_free_gb
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    own = (path for name in ("global_step_*", SAVING, REMOVING) for path in folder.glob(f"{name}/**/*"))
+    kept = sum(path.stat().st_size for path in own if path.is_file())
+    free = (shutil.disk_usage(existing).free + kept) / GIB
+    if free < least:
+        raise LaunchError(
+            f"{existing} has {free:.1f} GiB for checkpoints and seal.min_free_gb={least:g} are needed: "
+            "free some, set trainer.default_local_dir or seal.run_dir to another disk, or seal.checkpoints to keep "
+            "fewer with a lower seal.min_free_gb."
+        )
 
 
 def can_write(path: Path) -> bool:

@@ -1,7 +1,7 @@
 """The checks before anything starts, each of which refuses a recipe in one sentence that names the key and the fix.
 
-The checks of this module read the recipe and its tasks and connect to the user's endpoint; `devices`, `disk` and
-`places` check this machine or its Ray cluster; `model` checks the model's folder or the hub. None writes a file.
+The checks of this module read the recipe and its tasks and connect to the user's endpoint; `devices` and `places`
+check this machine or its Ray cluster; `model` checks the model's folder or the hub. None writes a file.
 """
 
 import socket
@@ -20,10 +20,9 @@ from env_service.environments.kit.tool_calls import NATIVE
 from env_service.environments.registry import get_environment, locations
 from env_service.protocol import DEFAULT_ENVIRONMENT
 from seal.launch.checks.devices import check_devices, flash_attn_problem
-from seal.launch.checks.disk import check_disk
 from seal.launch.checks.model import check_model
 from seal.launch.checks.numbers import require_sense, unusual
-from seal.launch.checks.places import check_places
+from seal.launch.checks.places import check_disk, check_places
 from seal.launch.checks.plan import require_plan
 from seal.launch.recipe import Recipe
 from seal.launch.service import service_urls
@@ -36,7 +35,6 @@ from seal.system.paths import HOME
 
 ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 FLASH, FALLBACK = "flash_attention_2", "packed_sdpa"
-UNTRACED = "verl's v1 trainer writes no traces; seal_log/trajectories has every rollout"
 FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "actor_rollout_ref.rollout.name": (("vllm",), "rollouts and their checks know no other engine"),
     "actor_rollout_ref.rollout.calculate_log_probs": ((True,), "ratios and checks read the engine's log-probs"),
@@ -48,7 +46,6 @@ FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "trainer.resume_mode": (("auto",), "--resume says where a run starts"),
     "trainer.resume_from_path": ((None,), "--resume PATH names it"),
     "trainer.max_actor_ckpt_to_keep": ((None,), "it removes parts of checkpoints: use seal.checkpoints.keep_last"),
-    "trainer.max_critic_ckpt_to_keep": ((None,), "there is no critic"),
     "critic.enable": ((None, False), "SEAL trains no critic"),
     "trainer.remove_previous_ckpt_in_save": ((None, False), "seal.checkpoints removes checkpoints"),
 }
