@@ -59,7 +59,9 @@ def test_a_home_that_cannot_be_written_is_named_unless_what_is_kept_there_is_els
     check_places(quickstart())
     monkeypatch.setenv("HOME", NOWHERE)
     assert f"{NOWHERE}/.cache/huggingface/datasets" in refusal(quickstart())
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HOME", f"{NOWHERE}/shared")  # HOME would not help
+    assert f"{NOWHERE}/shared/datasets cannot be written: set HF_DATASETS_CACHE to" in refusal(quickstart())
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
     assert f"{NOWHERE}/.ray/auth_token" in refusal(quickstart())
     monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
     check_places(quickstart())

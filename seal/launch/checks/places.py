@@ -24,7 +24,7 @@ def check_places(recipe: Recipe) -> None:
     known = {**os.environ, **recipe.settings.process_env}
     home = Path(known.get("HOME") or Path.home())
     cache = Path(known.get("HF_HOME") or Path(known.get("XDG_CACHE_HOME") or home / ".cache", "huggingface"))
-    wanted = {Path(known.get("HF_DATASETS_CACHE") or cache / "datasets"): "HOME"}
+    wanted = {Path(known.get("HF_DATASETS_CACHE") or cache / "datasets"): "HF_DATASETS_CACHE"}
     if not uses_existing_cluster(recipe.config):
         own = OmegaConf.select(recipe.config, "ray_kwargs.ray_init._temp_dir")
         temporary = str(own or known.get("RAY_TMPDIR") or known.get("TMPDIR") or "/tmp")
