@@ -67,7 +67,7 @@ def find_start(recipe: Recipe, mode: str) -> Start:
     newest = last_step(checkpoints)
     _require_own(recipe, newest)
     if mode == "never":
-        if newest is not None or recipe.folder.steps.exists():
+        if newest is not None or recipe.folder.steps.exists() or any(recipe.folder.validations.glob("*.jsonl")):
             raise LaunchError(
                 f"{run_dir} already holds a run: remove it, set another trainer.experiment_name, or resume it with "
                 "--resume auto."

@@ -579,9 +579,12 @@ def test_a_measurement_of_another_model_or_other_tasks_does_not_replace_the_firs
     RunLog(HOME / config.seal.run_dir).launch(recipe_facts(recipe), step=0)
     other = recipe.config.copy()
     other.actor_rollout_ref.model.path = str(tmp_path / "another")
-    assert find_start(Recipe.of(other.copy()), "auto") == Start(0)  # the first one has no result yet
+    for mode in ("auto", "never"):
+        assert find_start(Recipe.of(other.copy()), mode) == Start(0)  # the first one has no result yet
     validated(tmp_path, 0)
     assert find_start(recipe, "auto") == Start(0)
+    with pytest.raises(LaunchError, match="already holds a run"):
+        find_start(recipe, "never")
     with pytest.raises(LaunchError, match=r"model.path is .*another.*: set it back, or set another .*_name\.$"):
         find_start(Recipe.of(other), "auto")
     recipe.config.seal.data.val = [{"split": "eval", "limit": 3}]
