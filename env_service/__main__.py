@@ -1,15 +1,20 @@
 """`python -m env_service`: the service, with environment variables as settings; `seal serve` takes options too."""
 
+import asyncio
 import logging
 import socket
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
 import uvicorn
+import uvloop
 
 from env_service import BENCHMARK, MODULE, variable
 from env_service.app import create_app
+from env_service.episodes import Episodes
+from env_service.pool import WorkerPool
 from env_service.server import BoundedServer
 from env_service.settings import ServerSettings, read_settings
 from seal.system.net import http_url
@@ -22,13 +27,21 @@ def main(**options: Any) -> int:
         if find_spec(MODULE) is None:
             raise RuntimeError(f"The benchmark's package is not installed: pip install --no-deps {BENCHMARK}")
         settings = read_settings(**options)
-        listener = _listen(settings)
+        with suppress(KeyboardInterrupt):
+            uvloop.run(_serve(settings, _listen(settings)))
     except (RuntimeError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    return 0
+
+
+async def _serve(settings: ServerSettings, listener: socket.socket) -> None:
+    """Serve while the workers run; RuntimeError or ValueError says why they cannot start."""
+    pool = WorkerPool(settings)
+    episodes = Episodes(settings, pool)
     config = uvicorn.Config(
-        create_app(settings),
-        loop="uvloop",
+        create_app(settings, pool, episodes),
+        lifespan="off",
         http="httptools",
         ws="none",
         log_level="warning",
@@ -38,12 +51,15 @@ def main(**options: Any) -> int:
         date_header=False,
         timeout_graceful_shutdown=5,
     )
-    host, port = listener.getsockname()[:2]
-    logging.getLogger("env_service").info(
-        "listening on %s with %d workers", http_url(host, port), settings.worker_count
-    )
-    BoundedServer(config).run(sockets=[listener])
-    return 0
+    address = http_url(*listener.getsockname()[:2])
+    try:
+        await pool.start()
+        logging.getLogger("env_service").info("listening on %s with %d workers", address, settings.worker_count)
+        expiry = asyncio.create_task(episodes.expire())
+        await BoundedServer(config).serve([listener])
+        expiry.cancel()
+    finally:
+        await pool.stop()
 
 
 def _listen(settings: ServerSettings) -> socket.socket:

@@ -1,9 +1,5 @@
 """The HTTP application: the verbs, health, version, metrics and the OpenAPI document."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import orjson
 from fastapi import FastAPI, HTTPException
 from fastapi.responses import PlainTextResponse
@@ -18,22 +14,9 @@ from seal import __version__
 SERVICE = f"seal-env-service/{__version__}"
 
 
-def create_app(settings: ServerSettings) -> FastAPI:
-    """The application; its workers run from startup to shutdown."""
-    pool = WorkerPool(settings)
-    episodes = Episodes(settings, pool)
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await pool.start()
-        expiry = asyncio.create_task(episodes.expire())
-        try:
-            yield
-        finally:
-            expiry.cancel()
-            await pool.stop()
-
-    app = FastAPI(title="SEAL environment service", version=__version__, lifespan=lifespan)
+def create_app(settings: ServerSettings, pool: WorkerPool, episodes: Episodes) -> FastAPI:
+    """The application over workers that somebody else starts and stops."""
+    app = FastAPI(title="SEAL environment service", version=__version__)
     app.add_middleware(VerbLayer, settings=settings, episodes=episodes)
 
     @app.get("/healthz", response_class=PlainTextResponse)

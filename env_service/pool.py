@@ -39,14 +39,15 @@ class WorkerPool:
         return self._deadline_watch is not None and not self._deadline_watch.done()
 
     async def start(self) -> None:
-        """Start every worker, and the watch over deadlines; return once each worker has answered."""
-        async with asyncio.timeout(START_SECONDS):
-            await asyncio.gather(*(worker.start() for worker in self._workers))
-            first = (worker.request("version", None, {"env_type": DEFAULT_ENVIRONMENT}) for worker in self._workers)
-            try:
-                await asyncio.gather(*first)
-            except WorkerGone:
-                raise RuntimeError("A worker ended while it started; it says why above.") from None
+        """Start every worker and the watch over deadlines; RuntimeError or RequestRefused says why one cannot start."""
+        own = {"env_type": DEFAULT_ENVIRONMENT}
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await asyncio.gather(*(worker.start() for worker in self._workers))
+                await asyncio.gather(*(worker.request("version", None, own) for worker in self._workers))
+        except (WorkerGone, OSError) as error:
+            reason = str(error) or f"one ended, or did not answer within {START_SECONDS:g} s; it may say why above"
+            raise RuntimeError(f"The workers cannot be started: {reason}.") from error
         self._deadline_watch = asyncio.create_task(self._enforce_deadlines())
 
     async def stop(self) -> None:

@@ -86,14 +86,16 @@ def main(arguments: list[str]) -> None:
     locations = json.loads(environments)
     for name, location in locations.items():
         registry.register(name, location)
-    try:  # environments of installed packages are imported on first use, because there may be many
-        named = {name: registry.get_environment(name) for name in (DEFAULT_ENVIRONMENT, *locations)}
-        for path in task_files:
-            named[DEFAULT_ENVIRONMENT].load_task_file(path)
-    except ValueError as error:
-        sys.exit(str(error))
-    limit_memory(int(megabytes))
     with socket.socket(fileno=int(socket_descriptor)) as connection:
+        try:  # environments of installed packages are imported on first use, because there may be many
+            named = {name: registry.get_environment(name) for name in (DEFAULT_ENVIRONMENT, *locations)}
+            for path in task_files:
+                named[DEFAULT_ENVIRONMENT].load_task_file(path)
+        except (OSError, ValueError) as error:  # the answer to the first request
+            connection.recv(_RECEIVE_BYTES)
+            connection.sendall(frame(orjson.dumps({"ok": False}), b"\n", str(error).encode("utf-8", "replace")))
+            return
+        limit_memory(int(megabytes))
         try:
             serve(connection, ActivityPage(int(page_descriptor)), prepared(named.values()))
         except MemoryError:

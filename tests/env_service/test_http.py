@@ -370,9 +370,29 @@ def test_it_says_in_one_sentence_why_it_cannot_start() -> None:
     assert (code, text.count("\n"), "BFCL_PORT" in text) == (1, 1, True)
 
 
-def test_an_environment_that_is_not_there_ends_the_start_with_a_sentence() -> None:
-    code, text = start(BFCL_ENVIRONMENTS="todo=no_such_module:Todo", BFCL_PORT="0", BFCL_WORKERS="1")
-    assert code != 0 and "\nThe environment todo (no_such_module:Todo) cannot be imported" in f"\n{text}"
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        (
+            "BFCL_ENVIRONMENTS",
+            "todo=no_such_module:Todo",
+            "The environment todo (no_such_module:Todo) cannot be imported",
+        ),
+        ("BFCL_TASK_FILES", str(ROOT / "README.md"), str(ROOT / "README.md")),
+    ],
+)
+def test_workers_that_cannot_start_say_why_in_one_sentence(variable: str, value: str, sentence: str) -> None:
+    code, text = start(**{variable: value, "BFCL_PORT": "0", "BFCL_WORKERS": "2"})
+    assert (code, text.count("\n"), text.startswith(sentence)) == (1, 1, True), text
+
+
+def test_ctrl_c_ends_it_without_a_traceback() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "BFCL_PORT": "0", "BFCL_WORKERS": "1"}
+    command = [sys.executable, "-m", "env_service"]
+    with subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert "listening on http://127.0.0.1:" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(60), process.stderr.read()) == (0, "")
 
 
 def test_an_environment_that_cannot_be_prepared_ends_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
