@@ -92,10 +92,9 @@ class Worker:
             theirs.close()
             os.close(page)
         ours.setblocking(False)
-        self._connection = Connection()
-        self._overdue = False
-        self.generation += 1
-        await asyncio.get_running_loop().create_connection(lambda: self._connection, sock=ours)
+        _, connection = await asyncio.get_running_loop().create_connection(Connection, sock=ours)
+        # Together: a request that comes too early finds the old ones, and waits in `replace`.
+        self._connection, self._overdue, self.generation = connection, False, self.generation + 1
 
     async def stop(self) -> None:
         if self._process is None:

@@ -23,6 +23,8 @@ from env_service.environments.base import Guard
 from env_service.environments.bfcl.catalog import Task, load_tasks
 from env_service.environments.bfcl.formats import format_names, get_format
 from env_service.environments.registry import get_environment
+from env_service.settings import ServerSettings
+from env_service.worker import Worker
 from tests.env_service.bfcl_perturbations import reference_calls, texts
 
 MODE = {"tool_prompt_mode": "compact"}
@@ -226,6 +228,21 @@ def test_no_worker_outlives_a_service_that_is_killed_in_the_middle_of_a_call(
         while Path(f"/proc/{worker}/cmdline").exists() and Path(f"/proc/{worker}/cmdline").read_text():
             assert time.monotonic() < gone, "the worker still runs"
             time.sleep(0.05)
+
+
+def test_a_new_worker_process_is_counted_only_when_it_can_be_asked() -> None:
+    async def scenario() -> bytes:
+        worker = Worker(ServerSettings(workers=1))
+        await worker.start()
+        replacing = asyncio.ensure_future(worker.replace(0))
+        while worker.generation == 0:
+            await asyncio.sleep(0)
+        answer = await worker.request("version", None, {"env_type": "bfcl"})
+        await replacing
+        await worker.stop()
+        return answer
+
+    assert json.loads(asyncio.run(scenario())) == get_environment("bfcl").version()
 
 
 def test_a_directory_copied_into_itself_harms_nobody() -> None:
