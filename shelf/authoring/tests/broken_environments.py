@@ -183,6 +183,19 @@ class ByLength(Sound):
         return [replace(task, group=len(task.id)) for task in super().load()]
 
 
+class Instanced(Sound):
+    """Compares only what a benchmark with several simulators compares beside state and response."""
+
+    name = "instanced"
+
+    def world(self, task: ToolTask) -> Words:
+        class Plain(Words):
+            def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:
+                return Check(instances_match=self.said == [self.wanted])
+
+        return Plain(task.data)
+
+
 class Blunt(Sound):
     """Answers `check` with a boolean."""
 

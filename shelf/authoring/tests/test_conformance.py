@@ -76,6 +76,7 @@ SENTENCES = {
     "Modest": ("documents", "permits ['word', 'loud'], its method does not: got an unexpected keyword argument 'loud'"),
     "Misspelt": ("reference passes", "reward 0.0, stop answered; Error: there is no tool 'sya'."),
     "WrongReference": ("reference passes", "stop answered; calls executed, the state differs from the expected one"),
+    "Instanced": ("reference passes", "stop answered; the verifier compared nothing in this turn"),
     "Unbracketed": ("tasks and splits", "task 'amber': 'say' in its reference is not a call: write (name, arguments)."),
     "ByLength": ("tasks and splits", "task 'amber': its group is 5, which is not text."),
 }
