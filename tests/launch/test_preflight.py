@@ -25,7 +25,7 @@ from seal.launch.recipe import EXP, Recipe, read_recipe
 from seal.launch.run import Prepared, Request, find_services, launch, rehearse
 from seal.launch.run import prepare as prepare_run
 from seal.launch.service import Found, Needs, Service, find_or_place, find_running, probe, service_urls
-from seal.launch.start import Start
+from seal.launch.start import LEFT_OUT, Start
 from seal.settings import SettingsError
 from seal.settings.run import CheckpointSettings
 from seal.settings.user import KEY_VARIABLE
@@ -173,6 +173,7 @@ def policy(tmp_path, **changes):
         ("env_service.restart_wait_s", -1, "env_service.restart_wait_s is -1"),
         ("env_service.env_type", "counter", "env_service.env_type=counter"),
         ("env_service.prompt_modes.tau2_telcom", "hermes", "env_service.prompt_modes names tau2_telcom"),
+        (LEFT_OUT, ["bfcl/caution", "tau2_telcom/caution"], "left_out names tau2_telcom, which is no environment"),
         ("actor_rollout_ref.rollout.name", "sglang", "actor_rollout_ref.rollout.name is 'sglang'; it must be 'vllm'"),
         ("actor_rollout_ref.rollout.trace.backend", "mlflow", "actor_rollout_ref.rollout.trace.backend is 'mlflow'"),
         ("trainer.device", "gpu", "trainer.device is 'gpu'; it must be 'cuda' or 'cpu'"),

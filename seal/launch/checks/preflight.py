@@ -182,9 +182,12 @@ def _teacher(recipe: Recipe) -> None:
 def _environments(recipe: Recipe) -> None:
     """Refuse environments that cannot be found here, and formats that they do not have."""
     service, environments = recipe.service, locations()
-    if unknown := next((name for name in service.prompt_modes if name not in environments), None):
+    cues = [name.rpartition("/")[0] for name in recipe.settings.interface.evolve.left_out if "/" in name]
+    named = dict.fromkeys(cues, "seal.interface.evolve.left_out")
+    named |= dict.fromkeys(service.prompt_modes, "env_service.prompt_modes")
+    if unknown := next((name for name in named if name not in environments), None):
         hint = nearest(unknown, environments, f"; they are {', '.join(sorted(environments))}.")
-        raise LaunchError(f"env_service.prompt_modes names {unknown}, which is no environment{hint}")
+        raise LaunchError(f"{named[unknown]} names {unknown}, which is no environment{hint}")
     known = {service.env_type, *(selection.environment for selection in recipe.settings.data.selections())}
     for name in (*recipe.environments, *filter(None, known)):
         key = f"env_service.env_type={name}" if name == service.env_type else f"seal.data names {name}"
