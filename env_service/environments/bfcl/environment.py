@@ -48,11 +48,6 @@ class BfclEnvironment(ToolEnvironment):
     def packages(self) -> Mapping[str, str]:
         return {"bfcl_eval": package_version()}
 
-    def splits(self) -> Mapping[str, Split]:
-        """Return the split by scenario and the release's split, which is not held out."""
-        default, *others = super().splits().items()
-        return {splits.DEFAULT_SPLIT: default[1], **dict(others)}
-
     def further_splits(self) -> Mapping[str, tuple[Split, Mapping[str, Sequence[str]]]]:
         rule = "The ids of the public release; variants of a scenario are on both sides."
         return {"released_ids": (Split(rule, held_out=False), splits.task_ids("released_ids"))}

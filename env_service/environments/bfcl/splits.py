@@ -12,7 +12,6 @@ from env_service.environments.base import Side
 from seal.records.benchmark import CATEGORIES, MADE_CATEGORIES, SCENARIO_COUNT, parse_task_id, task_id
 
 SPLITS: tuple[str, ...] = ("scenario", "released_ids")
-DEFAULT_SPLIT = "scenario"
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -45,7 +44,7 @@ def side_of(task: str) -> Side:
     return "train" if scenario in TRAIN_SCENARIOS else "eval"
 
 
-def task_ids(split: str = DEFAULT_SPLIT) -> Mapping[Side, tuple[str, ...]]:
+def task_ids(split: str = "scenario") -> Mapping[Side, tuple[str, ...]]:
     """Return the task ids of both sides of a split, in file order: category after category.
 
     ``scenario`` lists scenarios ascending. ``released_ids`` shuffles one copy of the release's order per category with

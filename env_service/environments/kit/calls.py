@@ -34,23 +34,23 @@ def blocks(text: str, opening: str, closing: str) -> tuple[list[str], str]:
     return found, "".join((*rest, text[at:]))
 
 
-def call_of(item: Any, key: str = "arguments") -> Call:
+def call_of(item: Any) -> Call:
     """Return a decoded JSON value as a call; ValueError says what is wrong. The arguments may be a JSON string."""
     if not isinstance(item, dict):
         raise ValueError("it must be a JSON object.")
-    for field in ("name", key):
+    for field in ("name", "arguments"):
         if field not in item:
             raise ValueError(f'it has no "{field}".')
-    name, arguments = item["name"], item[key]
+    name, arguments = item["name"], item["arguments"]
     if isinstance(name, dict | list):
         raise ValueError('its "name" must be text.')
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f'its "{key}" is text but not JSON: {error}.') from error
+            raise ValueError(f'its "arguments" is text but not JSON: {error}.') from error
     if not isinstance(arguments, dict):
-        raise ValueError(f'its "{key}" must be a JSON object.')
+        raise ValueError('its "arguments" must be a JSON object.')
     return str(name), arguments
 
 
