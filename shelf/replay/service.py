@@ -18,9 +18,9 @@ def service(tasks: Sequence[Mapping[str, Any]], workers: int | None) -> Iterator
     with ExitStack() as stack:
         try:
             url = stack.enter_context(local_service(BFCL_WORKERS=str(workers or os.cpu_count() or 1)))
-            if tasks:
-                with ServiceClient(url) as client:
-                    client.add_tasks(tasks)
+            with ServiceClient(url) as client:
+                for start in range(0, len(tasks), 200):  # the service limits the body of a request
+                    client.add_tasks(tasks[start : start + 200])
         except ServiceError as error:
             raise ValueError(str(error)) from error
         yield url
