@@ -4,7 +4,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, get_args
 
 from env_service.answers import UserOpening
 from env_service.environments.base import Call, Document, Side, Split, TaskFacts
@@ -49,6 +49,8 @@ class ToolTask(Turns):
         for name in ("id", "category", "group"):
             if not isinstance(value := getattr(self, name), str):
                 raise ValueError(f"task {self.id!r}: its {name} is {value!r:.80}, which is not text.")
+        if self.side not in (*get_args(Side), None):
+            raise ValueError(f"task {self.id!r}: its side is {self.side!r:.80}: write train, eval or None.")
         for call in (call for calls in self.reference for call in calls):
             if len(call) != 2 or not isinstance(call[1], dict):
                 raise ValueError(f"task {self.id!r}: {call!r} in its reference is not a call: write (name, arguments).")

@@ -183,6 +183,15 @@ class ByLength(Sound):
         return [replace(task, group=len(task.id)) for task in super().load()]
 
 
+class Sided(Sound):
+    """Calls the side of its held-out tasks by a name of another library."""
+
+    name = "sided"
+
+    def load(self) -> Sequence[ToolTask]:
+        return [task if task.side == "train" else replace(task, side="test") for task in super().load()]
+
+
 class Instanced(Sound):
     """Compares only what a benchmark with several simulators compares beside state and response."""
 

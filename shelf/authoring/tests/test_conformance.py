@@ -78,6 +78,7 @@ SENTENCES = {
     "WrongReference": ("reference passes", "stop answered; calls executed, the state differs from the expected one"),
     "Instanced": ("reference passes", "stop answered; the verifier compared nothing in this turn"),
     "Unbracketed": ("tasks and splits", "task 'amber': 'say' in its reference is not a call: write (name, arguments)."),
+    "Sided": ("tasks and splits", "task 'daisy': its side is 'test': write train, eval or None."),
     "ByLength": ("tasks and splits", "task 'amber': its group is 5, which is not text."),
 }
 """Environments with one mistake of their authors: the check that fails alone, and a part of its sentence."""
