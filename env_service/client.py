@@ -239,7 +239,7 @@ class ServiceClient:
     def __init__(self, url: str | None = None, env_type: str = protocol.DEFAULT_ENVIRONMENT, **options: Any) -> None:
         self.client = AsyncServiceClient(url, env_type, **options)
         self.url, self.env_type = self.client.url, env_type
-        self.loop = _loop()
+        self.loop = _loop(os.getpid())
         self._checked = False
         self.close = weakref.finalize(self, _close, self.client, self.loop)
 
@@ -283,8 +283,8 @@ class _FullEvaluation(protocol.Success[dict[str, Any]]):
 
 
 @functools.cache
-def _loop() -> asyncio.AbstractEventLoop:
-    """The event loop of this process's blocking clients, in its own thread."""
+def _loop(process: int) -> asyncio.AbstractEventLoop:
+    """The event loop of a process's blocking clients, in its own thread, which a process forked from it lacks."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name=_THREAD, daemon=True).start()
     return loop

@@ -1,6 +1,7 @@
 """The blocking client that adapters use, on a running service and on what is not one."""
 
 import json
+import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from env_service.client import DEFAULT_URL, ServiceClient, ServiceError
 from env_service.environments.bfcl.catalog import load_tasks
 from tests.env_service.bfcl_perturbations import reference_calls, texts
 from tests.support.loopback import Loopback
+from tests.support.stub_server import service_that_answers
 
 TASK = "multi_turn_base_0"
 
@@ -68,6 +70,21 @@ def test_threads_share_a_client(client: ServiceClient):
         thread.join(60)
     assert [reports[name]["valid"] for name in names] == [True] * 8
     assert all(client.release(name) for name in names)
+
+
+def test_a_process_that_is_forked_after_a_request_can_ask_too():
+    def ask() -> None:
+        with ServiceClient(url) as client:
+            client.version()
+
+    with service_that_answers(data_hash="a", protocol=2) as url:
+        ask()
+        child = multiprocessing.get_context("fork").Process(target=ask)
+        child.start()
+        child.join(60)
+        code = child.exitcode
+        child.kill()
+    assert code == 0
 
 
 def test_the_caller_s_limit_is_diagnosed(client: ServiceClient):
