@@ -119,7 +119,8 @@ def playing(recipe: Recipe, out: Path, bar: Bar) -> Iterator[Player]:
     out: the folder of the servers' logs. LaunchError for errors that a user can fix.
     """
     rollout, model = recipe.config.actor_rollout_ref.rollout, Path(recipe.config.actor_rollout_ref.model.path)
-    limits = f"--max-model-len {rollout.max_model_len} --max-num-seqs {rollout.max_num_seqs}"
+    context = rollout.max_model_len or rollout.prompt_length + rollout.response_length  # verl's own rule
+    limits = f"--max-model-len {context} --max-num-seqs {rollout.max_num_seqs}"
     url = addresses(recipe.service.env_url)[0]
     with ExitStack() as stack:
         own = environment_service(url, out / "service.log", recipe.task_files, *recipe.environments)
