@@ -267,7 +267,9 @@ def call(name: str, result: str = "ok", **arguments) -> list[dict]:
         (call("book", seat=1), 1, ["pass"]),
         (call("book", seat=1, note=None), 0, ["checker_error"]),
         (call("book", seat="window"), 0, ["argument_mismatch"]),
-        (call("cook"), 0, ["invalid_tool_call"]),
+        (call("cook"), 0, ["checker_error"]),
+        (call("cook", "Unknown tool: cook"), 0, ["invalid_tool_call"]),
+        (call("cook", ""), 0, ["invalid_tool_call"]),
         (call("book", '{"error": "full"}', seat=1) * 2, 0, ["recovery_failure"]),
         (call("book", '{"error": "full"}', seat=1) + call("book", seat=2), 0, ["checker_error"]),
         (call("book", seat=1) * 3, None, ["spurious_tool_call"]),
@@ -356,7 +358,10 @@ SHOWN = {
         },
         SAYS_NOTHING,
     ),
-    "verifiers: tools of the trace": (trace(BOOK, *call("buy", seat=3), tools=[FLAT]), ["invalid_tool_call"]),
+    "verifiers: tools of the trace": (
+        trace(BOOK, *call("buy", "No such tool."), tools=[FLAT]),
+        ["invalid_tool_call"],
+    ),
     "nemo: history in the input": (
         responses(
             item("function_call", **ONE),
@@ -463,7 +468,7 @@ SHOWN = {
         ["spurious_tool_call"],
     ),
     "verifiers: calls as JSON, tools as tool_defs": (
-        {**row_of_verifiers(as_text(call("buy", seat=3))), "tool_defs": [FLAT]},
+        {**row_of_verifiers(as_text(call("buy", "No such tool.", seat=3))), "tool_defs": [FLAT]},
         ["invalid_tool_call"],
     ),
     "verifiers: the tools of earlier rows": (
