@@ -302,7 +302,7 @@ def test_a_wrong_recipe_or_override_is_one_sentence(recipe, overrides, named):
         ("actor_rollout_ref.rollout.seed=null", "must be a number"),
         ("seal=null", "must be a block of settings"),
         ("seal=3", "seal is 3; it must be a block of settings"),
-        ("data=[a.parquet]", "data is ['a.parquet']; it must be a block of settings"),
+        ("trainer=8", "trainer is 8; it must be a block of settings"),
         ("actor_rollout_ref.actor.optim=null", "must be a block of settings"),
     ],
 )
