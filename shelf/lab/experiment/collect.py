@@ -46,9 +46,7 @@ def is_whole(folder: RunFolder, arm: ComposedArm) -> bool:
     if not folder.steps.is_file():
         return False
     steps, _bad = read_steps(folder.steps)
-    if not steps or steps[-1].step < arm.steps:
-        return False
-    return arm.config.trainer.test_freq <= 0 or (folder.validations / f"{arm.steps}.jsonl").is_file()
+    return bool(steps) and steps[-1].step >= arm.steps and (folder.validations / f"{arm.steps}.jsonl").is_file()
 
 
 def collect(experiment: Experiment, cell: Cell, arm: ComposedArm) -> RunResult:
