@@ -25,7 +25,7 @@ from seal.system.errors import LaunchError
 from seal.system.net import LOOPBACK, free_port, is_address, is_free, is_loopback
 from seal.system.paths import HOME
 
-PROBE_TIMEOUT_S = 30.0  # a service that is starting takes connections before it answers
+PROBE_TIMEOUT_S = 15.0  # a service that is starting takes connections before it answers
 IMPORT_TIMEOUT_S = 60.0
 MAX_RESTARTS = 3
 FIX = "let the launcher start one of its own with --with-service, or set env_service.env_url to another one"

@@ -110,9 +110,9 @@ class Task:
 
     async def answer(self, text: str) -> None:
         """Give the user an answer, which ends the turn, after the calls that are being made."""
+        if self._unread is not None or self._one_answer.locked():
+            raise RuntimeError("One answer for each message of the user: read the next one before you answer again.")
         async with self._one_answer:
-            if self._unread is not None:
-                raise RuntimeError("One answer for each message of the user: read the next before you answer again.")
             if follows := [bare(message["content"]) for message in await self.say(text)]:
                 self._unread = "\n".join(follows)
 

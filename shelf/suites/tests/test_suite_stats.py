@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from shelf.statistics.intervals import pass_hat_k
+from shelf.statistics.intervals import pass_hat_k, wilson
 from shelf.suites.cli.evaluate import app
 from shelf.suites.records import ItemRecord, SuiteHead, SuiteResults, read_results, write_results
 from shelf.suites.report import differences, summarise
@@ -81,7 +81,7 @@ def test_questions_of_one_memory_are_no_independent_items():
     alone = [item("memory_kv", number, number % 2 == 0) for number in range(40)]
     shared = [item("memory_kv", number, number < 20, cluster=f"memory-{number // 20}") for number in range(40)]
     wide, narrow = summarise(shared)[0].rates.rate, summarise(alone)[0].rates.rate
-    assert wide.rate == narrow.rate and wide.effective_n < 3 < narrow.effective_n
+    assert wide.rate == narrow.rate and wide.low < wilson(wide.rate, 3)[0] < narrow.low
 
 
 def side(name, items):
