@@ -136,7 +136,8 @@ def hold_run(run_dir: Path) -> Iterator[bool]:
 def write_results(experiment: Experiment) -> None:
     """Write the results of all finished runs as one file, if there are any; those of other arms and seeds stay."""
     done = dict(experiment.finished())
-    lines = [result.line() for result in (done | experiment.kept() | done).values()]
+    others = (result for cell, result in experiment.kept().items() if cell not in done)
+    lines = [result.line() for result in (*done.values(), *others)]
     if lines:
         with replacing(experiment.results) as draft:
             draft.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))

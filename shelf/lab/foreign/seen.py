@@ -36,7 +36,7 @@ _SIGN = re.compile(r"\W|_")
 """Characters that endpoints replace if they allow only a few characters in a name."""
 _ENDING = re.compile("final|finish|submit|complete|terminate|done|answer", re.IGNORECASE)
 """Names of tools with which harnesses let a policy finish, but which they do not list."""
-_NO_TOOL = re.compile("unknown|no such|not |n't|no tool|unavailable|undefined|unrecogni|unsupported", re.IGNORECASE)
+_NO_TOOL = re.compile("un(?:known|avail|defin|recogni|supp)|no such|no tool|n[o']t (?:an? |avail|exist|found)", re.I)
 """Words of answers to a tool that does not exist; another answer shows that the file's list of tools is not whole."""
 REPEATS = 3
 """A call made this often in a turn, with the same arguments and always the same result, was not needed."""
