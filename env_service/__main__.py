@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import socket
 import sys
 from contextlib import suppress
@@ -23,6 +24,8 @@ from seal.system.net import http_url
 def main(**options: Any) -> int:
     """Serve until interrupted; 1, with one sentence on stderr, if it cannot start. options override variables."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # Only an ordinary end removes the folder of uploaded tasks; uvicorn handles the signal first, and raises it again.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         if find_spec(MODULE) is None:
             raise RuntimeError(f"The benchmark's package is not installed: pip install --no-deps {BENCHMARK}")

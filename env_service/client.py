@@ -146,7 +146,7 @@ class AsyncServiceClient:
 
         stop: `length` or `step_limit` if the caller ends an episode here that the service would continue.
         """
-        params = {"sparse": False} | params | ({"stop": stop} if stop else {})
+        params = params | {"sparse": False} | ({"stop": stop} if stop else {})
         return (await self._post("evaluate", _FullEvaluation, instance_id=instance_id, params=params)).data
 
     async def tools(self, instance_id: str) -> str:

@@ -115,6 +115,7 @@ def test_tasks_sent_while_the_service_runs_are_served_by_every_worker(start_serv
         assert refused.value.code == 400
         assert "is not the id of its content" in json.load(refused.value)["detail"]
         assert len(list(tmp_path.glob("seal_tasks_*/*"))) == 1, "what was refused does not stay"
+    assert not [*tmp_path.iterdir()], "nor does anything when SIGTERM ends the service"
 
 
 def test_sending_tasks_needs_the_token(start_service, files) -> None:
