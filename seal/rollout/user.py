@@ -114,6 +114,8 @@ class ModelUser:
                 with suppress(ValueError, RecursionError):
                     return json.loads(content[:MAX_BYTES]), requests
                 fault = f"answers with no JSON, or with more than {MAX_BYTES} bytes"
+            if status == 429 and not wait:  # some say only in words how many requests a minute may have
+                wait = PAUSE_S * 2**requests
             if named := {name for name in OPTIONAL & asked.keys() if status in (400, 422) and name.encode() in content}:
                 self._refused |= named
                 _tell(" and ".join(sorted(named)), self._settings.model)
