@@ -60,9 +60,9 @@ class Dialogue:
     unread: tuple[str, ...] = ()
 
 
-def as_given(messages: Iterable[ChatMessage], given: bool = True) -> list[ChatMessage]:
+def as_given(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
     """The messages, marked as not written by the policy."""
-    return [message.model_copy(update={"given": given}) for message in messages]
+    return [message.model_copy(update={"given": True}) for message in messages]
 
 
 def messages_of_items(items: Iterable[Mapping[str, Any]]) -> tuple[list[ChatMessage], tuple[str, ...]]:

@@ -175,7 +175,8 @@ class VerifiersTrace(Foreign):
         found = [reward.score * reward.weight for reward in (self.rewards or {}).values() if reward]
         nodes = self._branch()
         tools = [tool for node in nodes for tool in node.tools or ()] or self.tools
-        messages = [each for node in nodes for each in as_given([node.message], node.sampled is False)]
+        written = [node.sampled is False and node.message.role == "assistant" for node in nodes]  # by its harness
+        messages = [node.message.model_copy(update={"given": each}) for node, each in zip(nodes, written, strict=True)]
         lost = self.ok is False or (self.ok is None and self.errors)
         error = (error_text(self.errors) or self.stop_condition or "ok is false") if lost else None
         chat = Chat(messages=messages, tools=tools, reward=sum(found) if found else None, error=error)

@@ -296,8 +296,9 @@ FLAT = TOOL["function"]
 
 
 def trace(*messages, given=(), **more) -> dict:
-    """A line of verifiers' traces.jsonl. given: messages that were not sampled."""
-    flat = [*({"message": each, "sampled": False} for each in given), *({"message": each} for each in messages)]
+    """A line of verifiers' traces.jsonl, where only the policy's messages are sampled. given: messages before those."""
+    flat = [{"message": each, "sampled": False} for each in given]
+    flat += [{"message": each, "sampled": each["role"] == "assistant"} for each in messages]
     rewards = {"rewards": {"passed": {"score": 0.0}}}
     return {"nodes": [{**node, "parent": None} for node in flat], **rewards, **more}
 
@@ -358,6 +359,14 @@ SHOWN = {
             "rewards": {"passed": {"score": 0.0}},
             "tools": [FLAT],
         },
+        SAYS_NOTHING,
+    ),
+    "verifiers: a result, which is not sampled, is its call's": (
+        trace(*call("book", FULL, seat=3), EXAMPLE[-1], given=[BOOK], tools=[FLAT]),
+        ["recovery_failure"],
+    ),
+    "verifiers: a tool that is not listed gave a result, which is not sampled": (
+        trace(*call("buy"), given=[BOOK], tools=[FLAT]),
         SAYS_NOTHING,
     ),
     "verifiers: tools of the trace": (
