@@ -167,6 +167,7 @@ def _evidence(
                 stop=ends or "answered",
                 state_match=True if passed and calls else None,
                 feedback_before=pending,
+                judged="passed" if passed else "turn",
             )
         )
         for action in actions:

@@ -261,6 +261,13 @@ def call(name: str, result: str = "ok", **arguments) -> list[dict]:
     return [{"role": "assistant", "tool_calls": [made]}, {"role": "tool", "tool_call_id": "1", "content": result}]
 
 
+def unreadable(result: str) -> list[dict]:
+    """A call whose arguments are not JSON."""
+    said, answer = call("book", result)
+    said["tool_calls"][0]["function"]["arguments"] = '{"seat": '
+    return [said, answer]
+
+
 @pytest.mark.parametrize(
     ("messages", "reward", "labels"),
     [
@@ -344,6 +351,14 @@ SHOWN = {
         SAYS_NOTHING,
     ),
     "chat: a text and its completion": ({"prompt": "2+2?", "completion": "5", "reward": 0}, SAYS_NOTHING),
+    "chat: it passed, after a call that its harness could not read": (
+        {
+            "messages": [BOOK, *unreadable("Invalid JSON."), EXAMPLE[-1], BOOK, *call("book", seat=3)],
+            "tools": [TOOL],
+            "reward": 1,
+        },
+        ["checker_error", "pass"],
+    ),
     "verifiers: nodes that were not sampled": (
         trace(BOOK, *call("book", seat=3), given=EXAMPLE, tools=[FLAT]),
         SAYS_NOTHING,
