@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -210,18 +209,21 @@ def _same_tool(name: str, other: str) -> bool:
 def _of_file(heard: Sequence[Sequence[Heard]], found: Diagnosis, reward: float | None) -> Diagnosis:
     """The diagnosis with its grounds: the file decides on a pass, and a repeated call was not needed.
 
-    It was if its result changed, as of a policy that waits. Results that the file lacks do not count.
+    It was if its result changed, as of a policy that waits, or after a new call, as of a policy that tests its work.
+    Results that the file lacks do not count.
     """
     if found.label == labels.PASS:
         return replace(found, reason=f"the file's reward of {reward:g} was read, nothing was verified")
-    known = [call for calls in heard for call in calls if not call.refused and call.result is not None]
-    made: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for call in known:
-        made[call.name, json.dumps(call.arguments, sort_keys=True)].append(call.result)
-    times, name = max([(len(each), name) for (name, _), each in made.items() if len({*each}) == 1], default=(0, ""))
-    if found.rule != "unjudged" or times < REPEATS:
+    every = (call for calls in heard for call in calls if not call.refused)
+    known = [(call.name, json.dumps(call.arguments, sort_keys=True), call.result) for call in every]
+    since, often = 0, ""
+    for at, call in enumerate(known):
+        since = since if call in known[:at] else at  # a new call may change what the others find
+        same = call[2] is not None and all(one == call for one in known if one[:2] == call[:2])
+        often = call[0] if same and known[since : at + 1].count(call) == REPEATS else often
+    if found.rule != "unjudged" or not often:
         return found
-    reason = f"{name} was called {times} times with the same arguments and the same result"
+    reason = f"{often} was called {REPEATS} times with the same arguments and the same result, and nothing new between"
     return replace(found, label=labels.SPURIOUS_TOOL_CALL, rule="repeated_call", reason=reason)
 
 

@@ -283,6 +283,8 @@ def unreadable(result: str) -> list[dict]:
         (call("book", '{"error": "full"}', seat=1) + call("book", seat=2), 0, ["checker_error"]),
         (call("book", seat=1) * 3, None, ["spurious_tool_call"]),
         (call("book", "pending", seat=1) * 3 + call("book", seat=1), None, ["checker_error"]),
+        ([each for n in range(3) for each in (*call("cook", n=n), *call("test", "red"))], None, ["checker_error"]),
+        ((call("cook") + call("test", "red")) * 3, None, ["spurious_tool_call"]),
         ([*call("book", seat="a"), {"role": "user", "content": "And now?"}], None, ["argument_mismatch"]),
     ],
 )
