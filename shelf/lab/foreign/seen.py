@@ -35,8 +35,13 @@ _SIGN = re.compile(r"\W|_")
 """Characters that endpoints replace if they allow only a few characters in a name."""
 _ENDING = re.compile("final|finish|submit|complete|terminate|done|answer", re.IGNORECASE)
 """Names of tools with which harnesses let a policy finish, but which they do not list."""
-_NO_TOOL = re.compile("un(?:known|avail|defin|recogni|supp)|no such|no tool|n[o']t (?:an? |avail|exist|found)", re.I)
-"""Words of answers to a tool that does not exist; another answer shows that the file's list of tools is not whole."""
+_KIND, _UN = "(?:tool|function|action|command|method)", "un(?:known|avail|defin|recogni|supp)"
+_NO_TOOL = re.compile(
+    rf"(?:{_UN}\w*|invalid|no such|no|n[o']t (?:find|an?)(?: \w+)?) {_KIND}(?! (?:call|arg|par|in))|(?:{_KIND}|name)"
+    rf"(?:\W+\S+)? (?:(?:is|was|does|could) ?)?(?:{_UN}|n[o']t (?:be )?(?:avail|exist|found|defin|regist|recogni))",
+    re.IGNORECASE,
+)
+"""An answer to a tool that does not exist; any other answer shows that the file's list of tools is not whole."""
 REPEATS = 3
 """A call made this often in a turn, with the same arguments and always the same result, was not needed."""
 
@@ -189,7 +194,7 @@ def _action(
         judged = documents is not None and call.documented and not (truncated and call is heard[-1])
         if judged and name not in documents:
             known = (ends and _ENDING.search(name)) or any(_same_tool(name, each) for each in documents)
-            judged = bool(REFUSES.search(result)) or not (known or (result and not _NO_TOOL.search(result)))
+            judged = bool(_NO_TOOL.search(result)) or not (known or result)
         available, document = not judged or name in documents, documents.get(name, {}) if judged else {}
         broken = violations(arguments, document)
         error = "execution" if marks_failure(result) else None
