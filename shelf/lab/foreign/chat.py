@@ -163,26 +163,29 @@ def _quoted(message: ChatMessage) -> str:
 
 def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
     turns: list[Turn] = []
+    actions: list[Action] = []
     aside = False  # the last message with calls is not the policy's
     for message in messages:
-        text = message.text
+        text, acts = message.text, bool(turns and turns[-1].actions)
+        answers = message.role in TOOL_ROLES or text.startswith(RESPONSES[0])
+        late = actions and None in actions[-1].results and not (aside or message.given)  # the user spoke before it
+        aside = message.given if message.role == "assistant" else aside
         if message.role == "assistant" and not message.given:
-            turns, aside = turns or [Turn("")], False
-            results = [None] * len(message.calls)
-            turns[-1].actions.append(Action(text, tuple(message.calls), results, cut=message.cut))
-        elif message.role == "assistant" and turns[-1].actions:
-            aside = True
-            turns[-1].actions[-1].results.append(_quoted(message))
-        elif turns and turns[-1].actions and (message.role in TOOL_ROLES or text.startswith(RESPONSES[0])):
+            turns = turns or [Turn("")]
+            actions.append(Action(text, tuple(message.calls), [None] * len(message.calls), cut=message.cut))
+            turns[-1].actions.append(actions[-1])
+        elif message.role == "assistant" and acts:
+            actions[-1].results.append(_quoted(message))
+        elif answers and (acts or late):
             if message.content is None and message.structured is None and not message.error:
                 continue  # the file lacks this result
             if message.tool_call_id is None and _is_ambiguous(turns[-1].actions):
                 raise ValueError("a result without an id follows several messages with calls: whose is it?")
             for result in [each.strip("\n") for each in blocks(text, *RESPONSES)[0]] or [text]:
                 if aside or message.given:
-                    turns[-1].actions[-1].results.append(_quoted(message) if message.given else result)
+                    actions[-1].results.append(_quoted(message) if message.given else result)
                 else:
-                    _answer(turns[-1].actions, result, message.tool_call_id, message.name)
+                    _answer(actions, result, message.tool_call_id, message.name)
         elif turns and not turns[-1].actions:
             turns[-1].user += f"\n\n{_quoted(message) if message.given else text}"
         else:

@@ -261,6 +261,13 @@ def call(name: str, result: str = "ok", **arguments) -> list[dict]:
     return [{"role": "assistant", "tool_calls": [made]}, {"role": "tool", "tool_call_id": "1", "content": result}]
 
 
+def named(name: str, *of: str, **arguments) -> list[dict]:
+    """A call with this id, and its result."""
+    said, answer = call(*of, **arguments)
+    said["tool_calls"][0]["id"] = answer["tool_call_id"] = name
+    return [said, answer]
+
+
 def unreadable(result: str) -> list[dict]:
     """A call whose arguments are not JSON."""
     said, answer = call("book", result)
@@ -356,6 +363,20 @@ SHOWN = {
         SAYS_NOTHING,
     ),
     "chat: a text and its completion": ({"prompt": "2+2?", "completion": "5", "reward": 0}, SAYS_NOTHING),
+    "chat: the user speaks before a result is there": (
+        {
+            "messages": [
+                BOOK,
+                named("a", "buy")[0],
+                BOOK,
+                *named("b", "book", seat=3),
+                named("a", "buy")[1],
+            ],
+            "tools": [TOOL],
+            "reward": 0,
+        },
+        ["checker_error", "checker_error"],
+    ),
     "chat: it passed, after a call that its harness could not read": (
         {
             "messages": [BOOK, *unreadable("Invalid JSON."), EXAMPLE[-1], BOOK, *call("book", seat=3)],
