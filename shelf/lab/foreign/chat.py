@@ -201,11 +201,13 @@ def _is_ambiguous(actions: Sequence[Action]) -> bool:
 
 def _answer(actions: Sequence[Action], result: str, given: str | None, name: Any) -> None:
     """Assign a result to the call with its id, else to the next call of the last message (if the result names a tool,
-    preferably of that tool). A result that matches no call goes after the other results."""
+    preferably of that tool). The last one with a call's id counts; one that matches no call goes after the others."""
     known = [action for action in actions if given is not None and any(call.id == given for call in action.calls)]
     action = known[-1] if known else actions[-1]
     calls = [(at, call) for at, call in enumerate(action.calls) if not known or call.id == given]
     free = [(at, call) for at, call in calls if action.results[at] is None]
     named = [at for at, call in free if name is not None and call.name == name]
-    at = next(iter([*named, *(at for at, _ in free)]), len(action.results))
+    again = [at for at, _ in calls[-1:] if known]  # its harness tried the call again
+    at = next(iter([*named, *(at for at, _ in free), *again]), len(action.results))
+    action.results += [] if free else action.results[at : at + 1]
     action.results[at : at + 1] = [result]

@@ -363,6 +363,14 @@ SHOWN = {
         SAYS_NOTHING,
     ),
     "chat: a text and its completion": ({"prompt": "2+2?", "completion": "5", "reward": 0}, SAYS_NOTHING),
+    "chat: its harness tried a call again": (
+        {
+            "messages": [BOOK, *call("book", FULL, seat=3), call("book")[1], EXAMPLE[-1]],
+            "tools": [TOOL],
+            "reward": 0,
+        },
+        SAYS_NOTHING,
+    ),
     "chat: the user speaks before a result is there": (
         {
             "messages": [
