@@ -185,7 +185,7 @@ def answer_of(value: Any, row: dict[str, Any]) -> list[Any]:
             if value.get(key) and isinstance(value[key], list | Mapping):
                 return answer_of(value[key], row)
         if isinstance(text := value.get("text"), str) and "role" not in value:
-            return [{"role": "assistant", "content": text}]
+            return [{"role": "assistant", "content": text, "tool_calls": value.get("tool_calls")}]
         if {"content", "parts", "tool_calls"} & value.keys():
             return [{"role": "assistant", **value}]
     if isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):

@@ -363,6 +363,15 @@ SHOWN = {
         SAYS_NOTHING,
     ),
     "chat: a text and its completion": ({"prompt": "2+2?", "completion": "5", "reward": 0}, SAYS_NOTHING),
+    "cohere: an answer with its text and its calls side by side": (
+        {
+            "prompt": "Book.",
+            "response": {"text": "", "tool_calls": [{"name": "book", "parameters": {"seat": "a"}}]},
+            "tools": [TOOL],
+            "reward": 0,
+        },
+        ["argument_mismatch"],
+    ),
     "chat: its harness tried a call again": (
         {
             "messages": [BOOK, *call("book", FULL, seat=3), call("book")[1], EXAMPLE[-1]],
