@@ -221,7 +221,7 @@ class NemoRollout(Foreign):
             lost = lost or f"the response is {self.status or 'missing'}"
         error = error_text(self.error) or lost
         chat = Chat(messages=[*as_given(prompt), *own], tools=self.tools, reward=self.reward, error=error)
-        found = chat.rollout(place, task_id, "message_length" if self.ended_by else "")
+        found = chat.rollout(place, task_id, "message_length" if self.ended_by or self.status == "incomplete" else "")
         return replace(found, unread=(*found.unread, *unread))
 
 

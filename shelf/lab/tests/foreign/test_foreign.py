@@ -472,6 +472,10 @@ SHOWN = {
         ["budget_cut"],
     ),
     "nemo: only thoughts": (responses(item("reasoning")), SAYS_NOTHING),
+    "nemo: a call that was cut, without the reason": (
+        responses(item("function_call", name="book", arguments='{"sea'), response={"status": "incomplete"}),
+        ["budget_cut"],
+    ),
     "nemo: a call that the budget cut": (
         responses(
             item("function_call", name="book", arguments='{"sea'),
