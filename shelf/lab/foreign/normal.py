@@ -102,8 +102,8 @@ def message_of(value: Any) -> Any:
     if isinstance(content, list):
         content = [_part_of(part, found["role"] in TOOL_ROLES) for part in content]
     more = value["additional_kwargs"] if isinstance(value.get("additional_kwargs"), Mapping) else {}
-    calls = _listed(value.get("tool_calls")) or _listed(more.get("tool_calls"))
-    calls = [*calls, *_listed(value.get("invalid_tool_calls"))]
+    calls = [*_listed(value.get("tool_calls")), *_listed(value.get("invalid_tool_calls"))]
+    calls = calls or _listed(more.get("tool_calls"))  # which LangChain keeps beside both
     calls = calls or _listed(value.get("function_call")) or _listed(more.get("function_call"))
     if role.strip().lower() == "function_call":  # ShareGPT's
         content, calls = None, _listed(content)

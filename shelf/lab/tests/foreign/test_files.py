@@ -587,10 +587,16 @@ def test_a_cut_call_is_nobody_s_fault_if_the_rollout_went_on_and_the_calls_befor
 
 def test_what_its_program_could_not_parse_is_no_call(tmp_path):
     unparsed = {"id": "c", "function": "refund", "arguments": {}, "parse_error": "Error parsing: {'"}
-    (record,) = diagnose(
-        tmp_path, written(tmp_path, row(ASKED, said(tool_calls=[unparsed]), OK | {"content": "error"}))
-    )
-    assert record.labels == ("invalid_tool_call",)
+    made = {"id": "c", "function": {"name": "refund", "arguments": "{'"}}
+    twice = {
+        "invalid_tool_calls": [{"id": "c", "name": "refund", "args": "{'"}],
+        "additional_kwargs": {"tool_calls": [made]},
+    }
+    failed = OK | {"content": "error"}
+    rows = [row(ASKED, each, failed) for each in (said(tool_calls=[unparsed]), said(**twice))]
+    for record in diagnose(tmp_path, written(tmp_path, *rows)):
+        assert record.labels == ("invalid_tool_call",)
+        assert record.messages[1]["content"].count("<tool_call>") == 1
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl.gz", "rows.json.gz"])
