@@ -19,7 +19,7 @@ RESPONSES = ("<tool_response>", "</tool_response>")
 ITEM_CALLS = ("function_call", "custom_tool_call", "mcp_call")
 ITEM_OUTPUTS = ("function_call_output", "custom_tool_call_output")
 READ = ("text", "refusal", "tool_use", "tool_result", "resource", "resource_link", "json")
-THOUGHTS = ("thinking", "redacted_thinking", "reasoning", "mcp_list_tools")
+THOUGHTS = ("thinking", "redacted_thinking", "reasoning", "mcp_list_tools", "cachePoint")
 """Types of parts and items that a dialogue does not show."""
 _SILENT = ("text", "refusal", "tool_use", "tool_result", *THOUGHTS)
 """Types of parts that say nothing besides their text."""
@@ -146,10 +146,12 @@ def _opening(messages: list[ChatMessage]) -> tuple[list[ChatMessage], list[ChatM
 
 
 def _unread(message: ChatMessage) -> Iterator[str]:
-    """The kinds of a message's parts that are neither text nor calls, results or thoughts."""
+    """The kinds of a message's parts that are neither text nor the policy's calls, results or thoughts."""
     for part in message.content if isinstance(message.content, list) else ():
         if _kind(part) and part.get("text") is None and (_kind(part) not in (*READ, *THOUGHTS) or is_data(part)):
             yield _kind(part)
+    if message.calls and message.role != "assistant":
+        yield f"calls of the {message.role}"
 
 
 def _instructs(message: ChatMessage) -> bool:

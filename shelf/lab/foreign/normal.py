@@ -210,9 +210,11 @@ def _part_of(part: Any, of_result: bool = False) -> Any:
         return part
     if kind in _CALL_PARTS or within:
         return {**call_of(part), "type": "tool_use"}
-    if kind is None or "type" not in part:  # Bedrock, Gemini and LlamaIndex name a picture by its key
-        data = next((key for key in part if is_data({"type": key}) and part[key]), None)
-        return part if data is None or isinstance(part.get("text"), str) else {**part, "type": data}
+    if kind is None or "type" not in part:  # Bedrock, Gemini and LlamaIndex name a kind by its key
+        held = next(
+            (key for key in part if part[key] and (is_data({"type": key}) or isinstance(part[key], Mapping))), None
+        )
+        return part if held is None or isinstance(part.get("text"), str) else {**part, "type": held}
     if re.search("tool|call", str(kind), re.IGNORECASE) and not str(kind).endswith(("tool_use", "tool_result")):
         raise ValueError(f"a part of type {kind} is not read: write the call in tool_calls")
     return part

@@ -49,6 +49,18 @@ def test_a_picture_is_unread_however_it_is_named(part):
     assert len(found.unread) == 1 and "QUJD" not in found.turns[0].user
 
 
+def test_calls_of_a_user_and_a_kind_that_is_named_by_its_key_are_unread():
+    call = {"id": "a", "function": {"name": "f", "arguments": "{}"}}
+    code = [
+        {"executableCode": {"language": "PYTHON", "code": "1"}},
+        {"text": "Done."},
+        {"cachePoint": {"type": "default"}},
+    ]
+    said = [{"role": "user", "content": "x", "tool_calls": [call]}, {"role": "assistant", "content": code}]
+    found = dialogue_of([ChatMessage.model_validate(each) for each in said])
+    assert found.unread == ("calls of the user", "executableCode")
+
+
 @pytest.mark.parametrize("anthropic", [False, True], ids=["openai", "anthropic"])
 def test_a_number_pairs_a_result_with_its_call(anthropic):
     """The results stand in the other order than their calls."""
