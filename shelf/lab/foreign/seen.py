@@ -55,7 +55,8 @@ def label_dialogue(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
     cuts = [[action.cut for action in turn.actions] for turn in answered]
     turns = _evidence(heard, cuts, documents, passed, CUTS.get(rollout.cut, rollout.cut))
     evaluation = assessment(turns, "paper", UNKNOWN, passed, True)
-    diagnosis = [_of_file(heard[found.turn], found, rollout.reward) for found in evaluation["diagnosis"]]
+    every = [_settled(turns, found) for found in evaluation["diagnosis"]]
+    diagnosis = [_of_file(heard[found.turn], found, rollout.reward) for found in every]
     evaluation |= {
         "labels": [found.label for found in diagnosis],
         "diagnosis": [asdict(found) for found in diagnosis],
@@ -209,6 +210,16 @@ def _same_tool(name: str, other: str) -> bool:
         or name == _WITHIN.sub("", other)
         or _SIGN.sub("", name).lower() == _SIGN.sub("", other).lower()
     )
+
+
+def _settled(turns: Sequence[TurnEvidence], found: Diagnosis) -> Diagnosis:
+    """The diagnosis, without an error that calls of later turns correct, as after the user told what was missing."""
+    last = {call.name: call.failed for call in turns[found.turn].calls}
+    worked = {call.name for turn in turns[found.turn + 1 :] for call in turn.calls if not call.failed}
+    if found.label != labels.RECOVERY_FAILURE or not worked or any(last[name] for name in last.keys() - worked):
+        return found
+    reason = "calls of later turns correct its errors"
+    return replace(found, label=labels.CHECKER_ERROR, signals=(), rule="unjudged", reason=reason)
 
 
 def _of_file(heard: Sequence[Sequence[Heard]], found: Diagnosis, reward: float | None) -> Diagnosis:

@@ -372,6 +372,14 @@ SHOWN = {
         },
         ["argument_mismatch"],
     ),
+    "chat: the user tells what was missing": (
+        {
+            "messages": [BOOK, *call("book", FULL, seat=3), EXAMPLE[-1], BOOK, *call("book", seat=4)],
+            "tools": [TOOL],
+            "reward": 0,
+        },
+        ["checker_error", "checker_error"],
+    ),
     "chat: its harness tried a call again": (
         {
             "messages": [BOOK, *call("book", FULL, seat=3), call("book")[1], EXAMPLE[-1]],
