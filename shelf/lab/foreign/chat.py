@@ -16,6 +16,7 @@ from shelf.lab.foreign.rollout import Action, Call, Turn
 
 RESPONSES = ("<tool_response>", "</tool_response>")
 """The tags around a result in a user message of Qwen's template."""
+INSTRUCTS = ("system", "developer")
 ITEM_CALLS = ("function_call", "custom_tool_call", "mcp_call")
 ITEM_OUTPUTS = ("function_call_output", "custom_tool_call_output")
 READ = ("text", "refusal", "tool_use", "tool_result", "resource", "resource_link", "json")
@@ -126,13 +127,13 @@ def dialogue_of(messages: Sequence[ChatMessage], cut: bool = False) -> Dialogue:
     """
     every = [part for message in messages for part in _split(message)]
     before, rest = _opening(every)
-    turns = _turns(message for message in rest if not _instructs(message))
+    turns = _turns(message for message in rest if message.role not in INSTRUCTS)
     if cut and turns and not any(turn.actions for turn in turns):
         turns[-1].actions.append(Action(""))
     if not any(turn.actions for turn in turns):
         raise ValueError("has no message of the policy")
-    system = [message.text if _instructs(message) else _quoted(message) for message in before]
-    system += [message.text for message in rest if _instructs(message)]
+    system = [message.text if message.role in INSTRUCTS else _quoted(message) for message in before]
+    system += [message.text for message in rest if message.role in INSTRUCTS]
     return Dialogue("\n\n".join(system), turns, tuple(kind for message in messages for kind in _unread(message)))
 
 
@@ -152,10 +153,6 @@ def _unread(message: ChatMessage) -> Iterator[str]:
             yield _kind(part)
     if message.calls and message.role != "assistant":
         yield f"calls of the {message.role}"
-
-
-def _instructs(message: ChatMessage) -> bool:
-    return message.role in ("system", "developer")
 
 
 def _quoted(message: ChatMessage) -> str:
@@ -181,7 +178,8 @@ def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
         elif answers and (acts or late):
             if message.content is None and message.structured is None and not message.error:
                 continue  # the file lacks this result
-            if message.tool_call_id is None and _is_ambiguous(turns[-1].actions):
+            unanswered = [each.calls and not any(each.results) for each in turns[-1].actions[-2:]]
+            if message.tool_call_id is None and len(unanswered) == 2 and all(unanswered):
                 raise ValueError("a result without an id follows several messages with calls: whose is it?")
             for result in [each.strip("\n") for each in blocks(text, *RESPONSES)[0]] or [text]:
                 if aside or message.given:
@@ -193,12 +191,6 @@ def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
         else:
             turns.append(Turn(text))
     return turns
-
-
-def _is_ambiguous(actions: Sequence[Action]) -> bool:
-    """Whether the last two messages have calls and none has a result."""
-    last = actions[-2:]
-    return len(last) == 2 and all(each.calls and not any(each.results) for each in last)
 
 
 def _answer(actions: Sequence[Action], result: str, given: str | None, name: Any) -> None:

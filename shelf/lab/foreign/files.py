@@ -77,7 +77,7 @@ def _objects(path: Path) -> Iterator[Line | BadLine]:
     try:
         with opened(path) as stream:
             raw = stream.read()
-        value = _value(raw)
+        value = json.loads(raw, parse_int=_number)
     except (BadGzipFile, EOFError, zlib.error) as error:
         yield BadLine(path, 1, f"cannot be unpacked: {error}")
         return
@@ -99,17 +99,8 @@ def _objects(path: Path) -> Iterator[Line | BadLine]:
         yield line if isinstance(item, dict) else line.bad(f"a {type(item).__name__} where an object is expected")
 
 
-def _value(raw: bytes) -> Any:
-    """A JSON value, with an ellipsis for each integer that Python refuses, so that everything else is read."""
-    try:
-        return json.loads(raw)
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise
-    except ValueError:
-        return json.loads(raw, parse_int=_number)
-
-
 def _number(digits: str) -> int | EllipsisType:
+    """An integer, or an ellipsis for one that Python refuses, so that everything else is read."""
     try:
         return int(digits)
     except ValueError:

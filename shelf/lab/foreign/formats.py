@@ -62,8 +62,8 @@ class BfclResult(Foreign):
         return {**value, "result": [] if failed else text, "failure": text if failed else ""}
 
     def rollout(self, place: str, task_id: str) -> Rollout:
-        read = read_result(self.result, self.inference_log, Path(place.rpartition(":")[0]), task_id)
-        return Rollout(place, task_id, read.turns, steps=True, mode=read.mode, failure=self.failure)
+        turns, mode = read_result(self.result, self.inference_log, Path(place.rpartition(":")[0]), task_id)
+        return Rollout(place, task_id, turns, steps=True, mode=mode, failure=self.failure)
 
 
 class Chat(Foreign):

@@ -109,9 +109,9 @@ def message_of(value: Any) -> Any:
         content, calls = None, _listed(content)
     known = [call_of(call)["id"] for call in calls if isinstance(call, Mapping)]
     if isinstance(content, list):  # LangChain also keeps Anthropic's calls in the parts
-        content = [part for part in content if not (_is_call(part) and _id(part.get("id")) in known)]
-    if (error := _failure(value)) is not None:
-        found["error"] = error
+        uses = [isinstance(part, Mapping) and str(part.get("type")).endswith("tool_use") for part in content]
+        content = [part for part, use in zip(content, uses, strict=True) if not (use and _id(part.get("id")) in known)]
+    found["error"] = _failure(value)
     acts = found["role"] == "assistant"
     if not calls and (acts or (content is None and not found.get("error"))):
         known = _BESIDE if acts else _BESIDE | _OF_RESULT
@@ -182,16 +182,10 @@ def holds(value: Any) -> bool:
     return any(map(holds, value)) if isinstance(value, list) else value not in (None, "", "[]", "{}", "null")
 
 
-def _is_call(part: Any) -> bool:
-    return isinstance(part, Mapping) and str(part.get("type")).endswith("tool_use")
-
-
 def _failure(value: Row) -> Any:
-    """What a result says about its failure: its error, or True; False if it denies one; None if it says nothing."""
+    """What a result says about its failure: its error, or True; False if it says nothing or denies one."""
     said = next((value[key] for key in ("error", "is_error", "isError") if value.get(key) is not None), None)
-    if said is None:
-        return True if value.get("status") == "error" else None
-    return said if states_error(said) else False
+    return value.get("status") == "error" if said is None else states_error(said) and said
 
 
 def _part_of(part: Any, of_result: bool = False) -> Any:
@@ -211,10 +205,8 @@ def _part_of(part: Any, of_result: bool = False) -> Any:
     if kind in _CALL_PARTS or within:
         return {**call_of(part), "type": "tool_use"}
     if kind is None or "type" not in part:  # Bedrock, Gemini and LlamaIndex name a kind by its key
-        held = next(
-            (key for key in part if part[key] and (is_data({"type": key}) or isinstance(part[key], Mapping))), None
-        )
-        return part if held is None or isinstance(part.get("text"), str) else {**part, "type": held}
+        held = [key for key, each in part.items() if each and (isinstance(each, Mapping) or is_data({"type": key}))]
+        return {**part, "type": held[0]} if held and not isinstance(part.get("text"), str) else part
     if re.search("tool|call", str(kind), re.IGNORECASE) and not str(kind).endswith(("tool_use", "tool_result")):
         raise ValueError(f"a part of type {kind} is not read: write the call in tool_calls")
     return part

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.formats import get_format
@@ -21,17 +21,11 @@ _OTHER_FORMS = re.compile(
 """Texts from which a handler reads calls that the prompt modes do not."""
 
 
-class Read(NamedTuple):
-    """The turns of a row. mode: the prompt mode that reads its texts as its handler did, "" if none does."""
-
-    turns: list[Turn]
-    mode: str = ""
-
-
-def read_result(result: Sequence[Sequence[Step]], log: Any, path: Path, task_id: str) -> Read:
+def read_result(result: Sequence[Sequence[Step]], log: Any, path: Path, task_id: str) -> tuple[list[Turn], str]:
     """The turns of a row: by its log, else by the handler that its folder names, else in forms that any handler reads.
 
-    ValueError, in a sentence, if its calls cannot be known.
+    Then the prompt mode that reads its texts as its handler did, "" if none does. ValueError, in a sentence, if its
+    calls cannot be known.
     """
     parse_task_id(task_id)
     turns = [[_action(step) for step in turn] for turn in result]
@@ -39,16 +33,16 @@ def read_result(result: Sequence[Sequence[Step]], log: Any, path: Path, task_id:
         model = next((name for name in reversed(path.parts[:-1]) if name in handlers()), None)
         if model is None:
             _require_known(result)
-            return Read([Turn("", actions) for actions in turns])
+            return [Turn("", actions) for actions in turns], ""
         by = decoder(model)
         found = [[decode(step, by) for step in turn] for turn in result]
     for number, (steps, expected) in enumerate(zip(found, load_tasks()[task_id].reference, strict=False)):
         if expected and any(step.ran for step in steps) and not any(step.calls for step in steps):
             raise ValueError(f"the official tool runs text that is not a call in turn {number}: its result is unknown")
     if mode := _mode(result, found):
-        return Read([Turn("", actions) for actions in turns], mode)
+        return [Turn("", actions) for actions in turns], mode
     pairs = zip(turns, found, strict=True)
-    return Read([Turn("", [_known(*each) for each in zip(*pair, strict=True)]) for pair in pairs])
+    return [Turn("", [_known(*each) for each in zip(*pair, strict=True)]) for pair in pairs], ""
 
 
 def _action(step: Step) -> Action:

@@ -49,7 +49,8 @@ def row_of(value: Row) -> dict[str, Any]:
     row = {key: found for key, found in row.items() if found is not None}
     if isinstance(said := row.get("messages"), list) and len(said) == 1 and isinstance(said[0], list):
         said = row["messages"] = said[0]  # LangChain's batch of one
-    if isinstance(said, list) and any(_is_output(each) for each in said):  # items, as OpenAI's Agents SDK lists them
+    kinds = [str(each.get("type")) for each in (said if isinstance(said, list) else ()) if isinstance(each, Mapping)]
+    if any(kind.endswith(_ITEM_ENDS[1]) for kind in kinds):  # items, as OpenAI's Agents SDK lists them
         asked = (isinstance(each, Mapping) and each.get("role") in _ASKS for each in said)
         own = next((at for at, asks in enumerate(asked) if not asks), len(said))
         del row["messages"]
@@ -118,10 +119,6 @@ def _items(value: Any) -> bool:
     return bool(listed) and all(
         each.get("type") in ITEMS or str(each.get("type")).endswith(_ITEM_ENDS) for each in value
     )
-
-
-def _is_output(item: Any) -> bool:
-    return isinstance(item, Mapping) and str(item.get("type")).endswith(_ITEM_ENDS[1])
 
 
 def _of_responses(row: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ _CHATML = re.compile(r"(?:(?<![ \w])|(?=user\n<tool_response>))(system|user|assi
 """The head of a message: at the start of a line, or directly after a message that ends without a line break."""
 _LLAMA = re.compile(r"(system|user|assistant|tool|ipython)\n\n")
 _GEMMA = re.compile(r"(?<![ \w])(user|model)\n")
+_POLICY = ("assistant", "model")
 _HEADS = re.compile(r"(?i)<[|\uff5c](?:header_start|start_(?:header|of_)|\w*user|observation|start\|>(?!a))|\[INST\]")
 """Heads of other speakers in the templates of Llama, Cohere, Granite, Kimi, DeepSeek, Phi, GLM, gpt-oss and Mistral."""
 _OTHER = "where its messages begin is not certain, for its chat template is not ChatML's: write messages, not texts"
@@ -35,7 +36,7 @@ def dialogues(
         if not said and isinstance(completion, str) and (dumped or _split(completion, head)[1]):
             raise ValueError(_OTHER)
         said = [("user", before)] * bool(before.strip() or not said) + said
-        if len(said) > 1 and _is_policy(said[-1][0]):
+        if len(said) > 1 and said[-1][0] in _POLICY:
             said.pop()  # this head opens the completion
         prompt = [ChatMessage(role=role, content=text.strip()) for role, text in said]
     if isinstance(completion, str):
@@ -71,14 +72,10 @@ def _results(text: str) -> Iterator[tuple[int, int]]:
         yield start, at
 
 
-def _is_policy(role: str) -> bool:
-    return role in ("assistant", "model")
-
-
 def _plausible(said: list[tuple[str, str]]) -> bool:
     """True if a template may have written this completion: the policy's messages get answers that are not empty."""
-    turns = not any(_is_policy(one) and _is_policy(other) for (one, _), (other, _) in pairwise(said))
-    return turns and all(role != "system" and (_is_policy(role) or text.strip()) for role, text in said)
+    turns = not any(one in _POLICY and other in _POLICY for (one, _), (other, _) in pairwise(said))
+    return turns and all(role != "system" and (role in _POLICY or text.strip()) for role, text in said)
 
 
 def tools_in(text: str) -> list[Any]:
