@@ -33,8 +33,8 @@ _MAY_HOLD = re.compile(r"(?:tool|function)_?(?:calls?|results|outputs)|intermedi
 """Fields of a row in which programs keep calls apart from the messages."""
 _SIGN = re.compile(r"\W|_")
 """Characters that endpoints replace if they allow only a few characters in a name."""
-_ENDING = re.compile("final|finish|submit|complete|terminate|done|answer", re.IGNORECASE)
-"""Names of tools with which harnesses let a policy finish, but which they do not list."""
+_ENDING = re.compile("final|finish|submit|complete|terminate|done|answer|transfer|hand_?off", re.IGNORECASE)
+"""Names of tools with which harnesses let a policy finish or hand over, but which they do not list."""
 _KIND, _UN = "(?:tool|function|action|command|method)", "un(?:known|avail|defin|recogni|supp)"
 _NO_TOOL = re.compile(
     rf"(?:{_UN}\w*|invalid|no such|no|n[o']t (?:find|an?)(?: \w+)?) {_KIND}(?! (?:call|arg|par|in))|(?:{_KIND}|name)"

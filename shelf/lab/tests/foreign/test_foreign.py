@@ -289,6 +289,7 @@ def unreadable(result: str) -> list[dict]:
         (call("cook", "Unknown tool: cook"), 0, ["invalid_tool_call"]),
         (call("cook", "The tool cook does not exist."), 0, ["invalid_tool_call"]),
         (call("cook", ""), 0, ["invalid_tool_call"]),
+        (call("transfer_to_billing", "")[:1], 0, ["checker_error"]),
         (call("book", '{"error": "full"}', seat=1) * 2, 0, ["recovery_failure"]),
         (call("book", '{"error": "full"}', seat=1) + call("book", seat=2), 0, ["checker_error"]),
         (call("book", seat=1) * 3, None, ["spurious_tool_call"]),
