@@ -157,6 +157,7 @@ class _Node(BaseModel):
     message: ChatMessage
     tools: list[Any] | None = None
     sampled: bool | None = None
+    finish_reason: str | None = None
 
 
 class VerifiersTrace(Foreign):
@@ -175,10 +176,12 @@ class VerifiersTrace(Foreign):
         found = [reward.score * reward.weight for reward in (self.rewards or {}).values() if reward]
         nodes = self._branch()
         tools = [tool for node in nodes for tool in node.tools or ()] or self.tools
-        written = [node.sampled is False and node.message.role == "assistant" for node in nodes]  # by its harness
-        messages = [node.message.model_copy(update={"given": each}) for node, each in zip(nodes, written, strict=True)]
+        for node in nodes:
+            node.message.given = node.message.role == "assistant" and node.sampled is False  # its harness wrote it
+            node.message.cut |= bool(CUT_ENDS.search(node.finish_reason or ""))
         lost = self.ok is False or (self.ok is None and self.errors)
         error = (error_text(self.errors) or self.stop_condition or "ok is false") if lost else None
+        messages = [node.message for node in nodes]
         chat = Chat(messages=messages, tools=tools, reward=sum(found) if found else None, error=error)
         full = bool(self.calls) and CUT_ENDS.search(end_of(self.calls[-1]))
         cut = _cut(self.stop_condition) or ("message_length" if full else "")

@@ -428,6 +428,13 @@ SHOWN = {
         },
         SAYS_NOTHING,
     ),
+    "verifiers: a call that a limit cut": (
+        {
+            **trace(tools=[FLAT]),
+            "nodes": [{"message": BOOK}, {"message": unreadable("")[0], "sampled": True, "finish_reason": "length"}],
+        },
+        ["budget_cut"],
+    ),
     "verifiers: a result, which is not sampled, is its call's": (
         trace(*call("book", FULL, seat=3), EXAMPLE[-1], given=[BOOK], tools=[FLAT]),
         ["recovery_failure"],
