@@ -160,7 +160,7 @@ def _heard(call: Call, result: str | None, documents: Mapping[str, Document], st
     needs = schema.get("required")
     try:
         found = json.loads(written) if isinstance(written, str) and (strict or written.strip()) else written
-        if isinstance(found, str) and found.strip() and result and not REFUSES.search(result):
+        if not strict and isinstance(found, str) and found.strip() and not REFUSES.search(result or ""):
             found = json.loads(found)
     except (ValueError, RecursionError) as error:
         if not call.documented:  # free text

@@ -358,6 +358,8 @@ USE = {"type": "tool_use", "id": "t", "name": "book"}
 USED = {"type": "tool_result", "tool_use_id": "t"}
 SAYS_NOTHING = ["checker_error"]
 
+TWICE, _ = call("book", seat=3)
+TWICE["tool_calls"][0]["function"]["arguments"] = json.dumps(TWICE["tool_calls"][0]["function"]["arguments"])
 SHOWN = {
     "chat: an example in the prompt": (
         {"prompt": [*EXAMPLE, BOOK], "completion": call("book", seat=3), "tools": [TOOL], "reward": 0},
@@ -372,6 +374,10 @@ SHOWN = {
             "reward": 0,
         },
         ["argument_mismatch"],
+    ),
+    "chat: arguments that were encoded twice, without a result": (
+        {"messages": [BOOK, TWICE], "tools": [TOOL], "reward": 0},
+        SAYS_NOTHING,
     ),
     "chat: the user tells what was missing": (
         {
