@@ -37,8 +37,9 @@ _ENDING = re.compile("final|finish|submit|complete|terminate|done|answer|transfe
 """Names of tools with which harnesses let a policy finish or hand over, but which they do not list."""
 _KIND, _UN = "(?:tool|function|action|command|method)", "un(?:known|avail|defin|recogni|supp)"
 _NO_TOOL = re.compile(
-    rf"(?:{_UN}\w*|invalid|no such|no|n[o']t (?:find|an?)(?: \w+)?) {_KIND}(?! (?:call|arg|par|in))|(?:{_KIND}|name)"
-    rf"(?:\W+\S+)? (?:(?:is|was|does|could) ?)?(?:{_UN}|n[o']t (?:be )?(?:avail|exist|found|defin|regist|recogni))",
+    rf"(?:{_UN}\w{{,6}}|invalid|no such|no|n[o']t (?:find|an?)(?: \w{{,20}})?) {_KIND}(?! (?:call|arg|par|in))"
+    rf"|(?:{_KIND}|name)(?:\W{{1,3}}\S{{1,60}})? (?:(?:is|was|does|could) ?)?"
+    rf"(?:{_UN}|n[o']t (?:be )?(?:avail|exist|found|defin|regist|recogni|supp))",
     re.IGNORECASE,
 )
 """An answer to a tool that does not exist; any other answer shows that the file's list of tools is not whole."""
