@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from huggingface_hub import EvalResult, ModelCard, ModelCardData, try_to_load_from_cache
 
 from seal import __version__
+from seal.launch.checks.model import HUB_ID
 from seal.method.interface.cues import Omega
 from seal.records.source import WHOLE, categories_to_average, parse_data_source
 from seal.system.paths import HOME
@@ -132,8 +133,8 @@ def base_name(source: Source) -> str:
 def stated_licence(source: Source) -> str | None:
     """The licence that the base model's own card states, in its folder or in the hub's cache; None if there is none."""
     base = source.setting("actor_rollout_ref", "model", "path")
-    card: Any = Path(base or "").expanduser() / "README.md"
-    if not card.is_file():
+    card: Any = HOME / Path(base).expanduser() / "README.md" if base else None
+    if card and not card.is_file():
         card = try_to_load_from_cache(base, "README.md") if _on_hub(base) else None
     try:
         licence = ModelCard.load(card, ignore_metadata_errors=True).data.license if card else None
@@ -143,8 +144,8 @@ def stated_licence(source: Source) -> str | None:
 
 
 def _on_hub(base: str | None) -> bool:
-    """Return whether a model has a hub name and is not a folder on this machine."""
-    return bool(base) and base.count("/") == 1 and not Path(base).is_absolute() and not Path(base).is_dir()
+    """Return whether a model has a hub name and is not a folder of the repository, as when it was launched."""
+    return bool(base and HUB_ID.fullmatch(base)) and not (HOME / base.split("/")[0]).is_dir()
 
 
 def _results(source: Source, found: Figures | None) -> list[EvalResult]:

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, Auto
 from seal.cli.main import execute, load
 from seal.records.folder import RunFolder
 from seal.system.paths import HOME
-from shelf.handover.card import LEADERBOARD, figures_of, model_card
+from shelf.handover.card import LEADERBOARD, figures_of, model_card, stated_licence
 from shelf.handover.export import export
 from shelf.handover.source import Source, find_source
 from shelf.handover.weights import merged_weights, write_model
@@ -114,6 +114,24 @@ def test_the_card_says_the_length_of_a_recipe_that_names_only_its_parts(run, tmp
     launch["config"]["data"] |= {"max_prompt_length": 700, "max_response_length": 77}
     launches.write_text(f"{json.dumps(launch)}\n")
     assert "| length | 777 tokens |" in model_card(find_source(copy), "model", None, None, None)
+
+
+def test_a_folder_of_a_recipe_is_no_name_on_the_hub_and_the_card_beside_the_command_is_not_the_models(
+    run, tmp_path, monkeypatch
+):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
+    monkeypatch.chdir(tmp_path)
+    launches = copy / "seal_log" / "launches.jsonl"
+    launch = json.loads(launches.read_text())
+    bases = {}
+    for path in ("~/start", "data/start", "Qwen/Qwen2.5-3B-Instruct"):
+        launch["config"]["actor_rollout_ref"]["model"]["path"] = path
+        launches.write_text(f"{json.dumps(launch)}\n")
+        bases[path] = ModelCard(model_card(find_source(copy), "model", None, None, None)).data.base_model
+    assert bases == {"~/start": None, "data/start": None, "Qwen/Qwen2.5-3B-Instruct": "Qwen/Qwen2.5-3B-Instruct"}
+    launches.unlink()
+    assert stated_licence(find_source(copy)) is None
 
 
 def of_an_environment(run, copy):
