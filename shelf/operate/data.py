@@ -97,10 +97,11 @@ def check(out: Path | str) -> list[str]:
                 problems.append(f"{out / FILES[key]} does not hold the rows of its split: run prepare again.")
         except ValueError as error:
             problems.append(str(error))
-    if not (out / RELEASED_SPLIT).is_file():
-        problems.append(f"{out / RELEASED_SPLIT} is missing: run seal data prepare.")
-    elif json.loads((out / RELEASED_SPLIT).read_text(encoding="utf-8")) != released_split():
-        problems.append(f"{out / RELEASED_SPLIT} differs from the released list: run prepare again.")
+    try:
+        if json.loads((out / RELEASED_SPLIT).read_text(encoding="utf-8")) != released_split():
+            problems.append(f"{out / RELEASED_SPLIT} differs from the released list: run prepare again.")
+    except (OSError, ValueError) as error:
+        problems.append(f"{out / RELEASED_SPLIT} cannot be read ({error}): run prepare again.")
     return problems
 
 
@@ -111,8 +112,8 @@ def read_manifest(out: Path | str) -> dict[str, Any]:
         raise ValueError(f"{path} does not exist: run seal data prepare --out {quote(str(out))}.")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-        return {name: value[name] for name in ("package", "splits")}
-    except (json.JSONDecodeError, LookupError, TypeError) as error:
+        return {name: dict(value[name]) for name in ("package", "splits")}
+    except (ValueError, LookupError, TypeError) as error:
         raise ValueError(f"{path} is not a manifest ({error!r}): restore it from the repository.") from error
 
 

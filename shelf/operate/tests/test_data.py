@@ -85,7 +85,10 @@ def test_rows_of_the_other_side_are_reported(made):
         (lambda folder: (folder / "bfcl_train.parquet").write_bytes(b"PAR1"), "not a readable parquet file"),
         (lambda folder: (folder / "bfcl_train.parquet").unlink(), "does not exist"),
         (lambda folder: (folder / MANIFEST).write_text("{"), "is not a manifest"),
+        (lambda folder: (folder / MANIFEST).write_text('{"package": "x", "splits": {}}'), "is not a manifest"),
         (lambda folder: (folder / RELEASED_SPLIT).write_text('{"train": []}'), "differs from the released list"),
+        (lambda folder: (folder / RELEASED_SPLIT).write_text('{"train": ['), "cannot be read"),
+        (lambda folder: (folder / RELEASED_SPLIT).unlink(), "cannot be read"),
     ],
 )
 def test_damage_is_named(made, damage, said):
