@@ -293,11 +293,12 @@ def _can_listen(url: str) -> bool:
 
 
 def _data() -> Finding:
+    """The finding on the benchmark's files in ``data/``: other programs read them, a run makes its own rows."""
     from shelf.operate.data import check
 
     problems = check(HOME / "data")
     fix = " ".join([*problems[:2], "`seal data prepare` makes them."]) if problems else ""
-    return Finding("data", "not as recorded" if problems else "as data/manifest.json records", fix)
+    return Finding("data", "not as recorded" if problems else "as data/manifest.json records", fix, needed=False)
 
 
 def _locked(lock: Path) -> dict[str, str]:

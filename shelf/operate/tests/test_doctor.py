@@ -132,6 +132,12 @@ def test_the_disk_is_the_one_that_takes_the_checkpoints():
     assert disk.found.endswith(f" {doctor.SHARED_MEMORY}")
 
 
+def test_files_that_no_run_reads_do_not_block_one(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "HOME", tmp_path)
+    finding = doctor._data()
+    assert "seal data prepare" in finding.fix and not finding.blocks
+
+
 def test_too_little_shared_memory_is_named(monkeypatch, tmp_path):
     config = composed(QUICKSTART)
     assert not doctor._shared_memory(config).blocks
