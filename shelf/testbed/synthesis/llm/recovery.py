@@ -12,7 +12,7 @@ from env_service.environments.bfcl.tools import WRITES, Toolbox
 from shelf.suites.endpoint import Sampling
 from shelf.testbed.synthesis.llm.model import EndpointModel, Rejected
 from shelf.testbed.synthesis.llm.prompts import read_answer, reading
-from shelf.testbed.synthesis.llm.words import leaves, normal, says
+from shelf.testbed.synthesis.llm.words import is_amount, leaves, normal, says
 from shelf.testbed.synthesis.path import PathCall
 
 _TRIVIAL = 10
@@ -58,7 +58,7 @@ def expected_calls(
 def _is_shown(leaf: Any, results: str) -> bool:
     if isinstance(leaf, bool) or leaf is None:
         return False
-    chance = isinstance(leaf, int | float) and float(leaf).is_integer() and abs(leaf) < _TRIVIAL
+    chance = is_amount(leaf) and float(leaf).is_integer() and abs(leaf) < _TRIVIAL
     return not chance and says(results, leaf)
 
 

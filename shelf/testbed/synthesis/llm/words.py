@@ -1,6 +1,7 @@
 """Searches in texts for values of arguments, names of tools that no user would know, sentences of the benchmark."""
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -29,11 +30,16 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
+def is_amount(leaf: Any) -> bool:
+    """Return whether a leaf is a number that a float can hold; longer ones are compared digit by digit."""
+    return isinstance(leaf, int | float) and abs(leaf) <= sys.float_info.max
+
+
 def normal(value: Any) -> str:
     """A leaf as text, so that equal values have equal texts: capitals and the point of an integer do not matter."""
     if isinstance(value, bool) or value is None:
         return repr(value)
-    if isinstance(value, int | float):
+    if is_amount(value):
         return f"{float(value):.10g}"
     return str(value).strip().casefold()
 
@@ -52,16 +58,13 @@ def without(text: str, values: Iterable[Any]) -> str:
 
 
 def _pattern(leaf: Any) -> re.Pattern[str]:
-    if isinstance(leaf, int | float):
+    if is_amount(leaf):
         forms = {str(leaf), f"{leaf:g}", f"{leaf:,}", f"{leaf:.2f}", f"{leaf:,.2f}"}
         forms |= {str(int(leaf)), f"{int(leaf):,}"} if float(leaf).is_integer() else set()
-        return re.compile(rf"(?<![\w.])(?:{_any(forms)})(?![\w]|[.,]\d)")
+        longest_first = sorted(map(re.escape, forms), key=len, reverse=True)
+        return re.compile(rf"(?<![\w.])(?:{'|'.join(longest_first)})(?![\w]|[.,]\d)")
     text = re.escape(str(leaf).strip()).replace(r"\ ", r"\s+")
     return re.compile(rf"(?<!\w){text}(?!\w)" if len(str(leaf)) < _SHORT else text, re.IGNORECASE)
-
-
-def _any(forms: Iterable[str]) -> str:
-    return "|".join(sorted(map(re.escape, forms), key=len, reverse=True))
 
 
 def pasted(message: str, tools: Iterable[Document], values: Sequence[Any]) -> str | None:

@@ -179,6 +179,20 @@ def test_a_reference_of_which_the_verifier_does_not_need_every_call_is_rejected(
     assert reasons(capsys.readouterr().out) == {"unsound": 1}
 
 
+def test_a_number_beyond_every_float_is_no_end_of_the_run(tmp_path):
+    calls = [("power", {"base": 9999, "exponent": 100}), ("absolute_value", {"number": -7})]
+
+    def script(asked):
+        if asked.name.endswith("/propose"):
+            said = "What is 9999 to the power of 100? And how far is -7 from zero?"
+            return json.dumps({"turns": [{"message": said, "calls": [1, 2]}]})
+        return acting(*calls)(asked)
+
+    with answering(script) as endpoint:
+        where = ["--model", MODEL, "--base-url", endpoint.url, "--scenarios", 15, "--out", tmp_path / "found.jsonl"]
+        assert run(app, ["explore", *where, "--draws", 1]) == 0
+
+
 def test_calls_that_need_one_that_was_left_out_are_rejected(tmp_path, capsys):
     calls = [("mkdir", {"dir_name": "attic"}), ("cd", {"folder": "attic"}), ("pwd", {})]
 
