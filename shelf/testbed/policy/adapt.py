@@ -4,6 +4,7 @@ It stops once it would play half of these references at temperature 1, because r
 needs both rollouts that pass and rollouts that fail. Held-out tasks are not touched.
 """
 
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from env_service.environments.base import Environment
 from seal.method.interface.cues import EVERYWHERE, Omega, catalogue
 from shelf.authoring.runs import dialogue, play, reference_run
+from shelf.suites.folder import require_empty, written_whole
 from shelf.testbed.policy.chat import ChatSettings, Encoded, Taught, encode, learn, plays
 from shelf.testbed.policy.dialogue import PROMPT_MODE
 
@@ -51,11 +53,12 @@ class Adapted(NamedTuple):
 def adapt(
     environment: Environment, source: Path, out: Path, settings: AdaptSettings, on_step: Callable[[Taught, float], None]
 ) -> Adapted:
-    """Write the policy of the folder `source`, adapted to the environment, to `out`.
+    """Write the policy of the folder `source`, adapted to the environment, to `out`, which must be empty or missing.
 
     on_step: called with each step and the newest probability. ValueError if the environment cannot be played in
     the policy's prompt mode, a reference does not pass, or no dialogue fits the policy's context.
     """
+    require_empty(out)
     if PROMPT_MODE not in environment.formats:
         raise ValueError(f"{environment.name} has no format {PROMPT_MODE}, which the small policy speaks.")
     model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
@@ -79,10 +82,11 @@ def adapt(
         return passes >= settings.passes
 
     if result.passes < settings.passes:
-        how = ChatSettings(settings.lessons)
+        how = ChatSettings(settings.lessons, minutes=math.inf)  # only the lessons are limited
         learn(model, islice(_drawn(groups, rng), settings.lessons), how, judged)
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
+    with written_whole(out) as draft:
+        model.save_pretrained(draft)
+        tokenizer.save_pretrained(draft)
     return result
 
 

@@ -1,6 +1,8 @@
 """A start policy for an environment of one's own: the package that `seal env new` writes."""
 
 import sys
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -61,11 +63,23 @@ def small(tmp_path):
     return tmp_path / "small"
 
 
-def test_it_stops_at_its_budget(todo, small, tmp_path, monkeypatch):
+def test_it_stops_at_its_budget_of_lessons_however_long_they_take(todo, small, tmp_path, monkeypatch):
     few, seen = todo.task_ids("train")[:6], []
     monkeypatch.setattr(type(todo), "task_ids", lambda *_: few)
+    hours = count(step=3600.0)
+    monkeypatch.setattr("shelf.testbed.policy.chat.time", SimpleNamespace(perf_counter=lambda: next(hours)))
     made = adapt(todo, small, tmp_path / "out", AdaptSettings(lessons=9), lambda step, _: seen.append(step))
     assert made.lessons == len(seen) == 9 and made.passes < 0.5
+
+
+@pytest.mark.parametrize("place", ["small", "file"])
+def test_what_is_at_the_place_of_the_policy_stays(todo, small, tmp_path, capsys, place):
+    (tmp_path / "file").write_text("mine")
+    file = tmp_path / place / "model.safetensors" if place == "small" else tmp_path / place
+    before = file.read_bytes()
+    asked = ["adapt", "todo", "--out", str(tmp_path / place), "--source", str(small), "--lessons", "1"]
+    assert execute(load("policy"), asked, "seal policy") == 2
+    assert "is not empty" in capsys.readouterr().err and file.read_bytes() == before
 
 
 def test_an_environment_that_the_policy_cannot_read_is_refused(todo, monkeypatch, tmp_path, capsys):
