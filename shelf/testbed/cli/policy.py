@@ -33,10 +33,12 @@ def warm_start(
         import torch
 
         from env_service.environments.bfcl.formats import get_format
+        from env_service.environments.kit.tool_calls import ToolCalls
         from shelf.testbed.policy.chat import ChatSettings, teach
 
         torch.set_num_threads(threads)
-        get_format(prompt_mode)
+        if isinstance(get_format(prompt_mode), ToolCalls):
+            raise ValueError(f"--prompt-mode {prompt_mode} has no text for calls to teach: name another.")
         settings = ChatSettings(lessons, minutes, lr, seed=seed, prompt_mode=prompt_mode, dtype=dtype)
         losses = []
 
@@ -54,7 +56,7 @@ def warm_start(
 @app.command()
 def adapt(
     environment: Annotated[str, typer.Argument(help="The environment's name.", show_default=False)],
-    out: Annotated[Path, option("Folder to write.")],
+    out: Annotated[Path, option("The folder to write, which must not hold anything.", "DIR")],
     source: Annotated[Path, option("The policy to start from.", "FOLDER")] = QUICKSTART,
     passes: Annotated[float, option("Stop at this mean probability of a training reference.")] = 0.5,
     lessons: Annotated[int, option("The most dialogues to learn from.", least=1)] = 1_000,

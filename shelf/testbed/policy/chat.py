@@ -27,6 +27,8 @@ from shelf.testbed.synthesis.sampler import short
 
 PROBED = 24
 """The number of tasks used to judge a model."""
+TRIED = 200
+"""The most tasks in a row without a lesson that fits."""
 BYTES = 16
 """Bytes of memory per trained parameter in fp32: the weight, its gradient, and the two means of Adam."""
 
@@ -74,10 +76,9 @@ class Plays(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """A finished lesson: its number from 0, its tokens, the loss on the assistant's tokens (nats), seconds so far."""
+    """A finished lesson: its number from 0, the loss on the assistant's tokens (nats), seconds so far."""
 
     number: int
-    tokens: int
     loss: float
     seconds: float
 
@@ -124,10 +125,13 @@ def require_chat_model(source: Path) -> None:
 
 
 def lessons(tokenizer: PreTrainedTokenizerBase, settings: ChatSettings) -> Iterator[Encoded]:
-    """Endless lessons of the level `train`, deterministic from the seed."""
+    """Endless lessons of the level `train`, deterministic from the seed; ValueError if none of TRIED tasks fits."""
     sampler, mode = short(settings.documents, dict(settings.turns)), settings.prompt_mode
-    rng = random.Random(settings.seed)
+    rng, tried = random.Random(settings.seed), 0
     for made in synthesise(Grammar(), 10**9, settings.seed, "train", sampler):
+        if tried == TRIED:
+            raise ValueError(f"No lesson in {mode} fits {settings.longest} of the model's tokens: name another model.")
+        tried += 1
         kind = rng.choice(("plain", "plain", "cued", "corrected")) if settings.interface else "plain"
         omega, slip = None, None
         if kind == "corrected" and any("=" in call for calls in made.reference for call in calls):
@@ -139,6 +143,7 @@ def lessons(tokenizer: PreTrainedTokenizerBase, settings: ChatSettings) -> Itera
             continue
         lesson = encode(tokenizer, messages, slip and slip.number)
         if len(lesson.ids) <= settings.longest:
+            tried = 0
             yield lesson
 
 
@@ -189,7 +194,7 @@ def learn(
         torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
         adam.step()
         adam.zero_grad()
-        if on_step(Taught(number, len(lesson.ids), loss.item(), time.perf_counter() - started)):
+        if on_step(Taught(number, loss.item(), time.perf_counter() - started)):
             break
     model.eval()
 

@@ -145,6 +145,18 @@ def test_what_cannot_be_taught_is_refused_in_a_sentence(tmp_path, monkeypatch, c
     assert [*tmp_path.iterdir()] == [model] or (change == "out" and [*out.iterdir()] == [out / "mine"])
 
 
+def test_lessons_that_never_fit_are_refused(tokenizer, monkeypatch):
+    monkeypatch.setattr("shelf.testbed.policy.chat.TRIED", 3)
+    with pytest.raises(ValueError, match="fits 300 of the model's tokens"):
+        next(lessons(tokenizer, ChatSettings(longest=300)))
+
+
+@pytest.mark.parametrize("mode", ["native", "openai_fc"])
+def test_a_mode_whose_calls_an_api_reads_is_not_taught(tmp_path, capsys, mode):
+    assert warm_start("--model", POLICY, "--out", tmp_path / "out", "--lessons", 1, "--prompt-mode", mode) == 2
+    assert f"--prompt-mode {mode} has no text for calls" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
 def test_lessons_follow_from_the_seed(tokenizer):
     first, again, other = (
         next(lessons(tokenizer, ChatSettings(seed=seed, prompt_mode="compact"))) for seed in (50, 50, 51)
