@@ -24,14 +24,15 @@ def require_push(name: str) -> None:
 def push(folder: Path, name: str, *, public: bool) -> str:
     """Upload a folder as a new model or as the next version of one; return its address.
 
-    A new model is private unless `public`. ValueError, in one sentence, if the hub refuses or
-    does not answer, or if the model exists and is public although `public` is false.
+    Files that the folder lacks are removed there. A new model is private unless `public`. ValueError, in one sentence,
+    if the hub refuses or does not answer, or if the model exists and its visibility is not the one asked for.
     """
     api = HfApi()
     try:
         address = str(api.create_repo(name, private=not public, exist_ok=True))
-        if not public and not api.model_info(name).private:
-            raise ValueError(f"{address} is there already and public: name another with --push, or add --public.")
+        if bool(api.model_info(name).private) == public:
+            there, fix = ("private", "leave out") if public else ("public", "add")
+            raise ValueError(f"{address} is there already and {there}: name another with --push, or {fix} --public.")
         api.upload_folder(repo_id=name, folder_path=folder, delete_patterns="*", commit_message="Export by SEAL")
     except HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else "no status"

@@ -83,10 +83,11 @@ def test_a_folder_is_uploaded_private_unless_asked(hub, folder, public):
     assert deleted == ["adapter_config.json"], "what an earlier version had and this one has not"
 
 
-def test_a_model_that_is_public_already_gets_nothing_by_accident(hub, folder):
-    hub.private = False
-    with pytest.raises(ValueError, match="is there already and public"):
-        push(folder, "a/b", public=False)
+@pytest.mark.parametrize("public", [False, True])
+def test_a_model_that_is_there_with_another_visibility_gets_nothing(hub, folder, public):
+    hub.private = public
+    with pytest.raises(ValueError, match=f"is there already and {'private' if public else 'public'}"):
+        push(folder, "a/b", public=public)
     assert [path for path, _ in hub.asked] == ["/api/repos/create"]
 
 
