@@ -15,7 +15,6 @@ from shelf.suites.folder import written_whole
 class Exported(NamedTuple):
     """The result of an export. kind: "model" or "adapter". omega: the interface, None if the run showed none."""
 
-    folder: Path
     kind: str
     omega: Omega | None
     licence: str | None
@@ -31,12 +30,12 @@ def export(source: Source, out: Path, licence: str | None = None, merge_adapter:
     dtype = source.setting("actor_rollout_ref", "rollout", "dtype")
     dtype = dtype if dtype in DTYPES else None
     with written_whole(out) as draft:
-        kind = write_model(source.actor, draft, dtype, base_name(source), merge_adapter)
+        kind = write_model(source.checkpoint / "actor", draft, dtype, base_name(source), merge_adapter)
         omega = omega_of(source)
         if omega is not None:
             write_json(interface(source, omega), draft / "interface.json")
         write_text(model_card(source, kind, dtype, licence, omega), draft / "README.md")
-    return Exported(out, kind, omega, licence)
+    return Exported(kind, omega, licence)
 
 
 def omega_of(source: Source) -> Omega | None:
@@ -53,7 +52,7 @@ def interface(source: Source, omega: Omega) -> dict[str, Any]:
         "format": 1,
         "run": source.name,
         "step": source.step,
-        "prompt_mode": source.launch.prompt_mode,
+        "prompt_mode": source.prompt_mode,
         "taxonomy": source.launch.settings.diagnosis.taxonomy,
         "omega": omega.to_json(),
         "digest": omega.digest,

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seal.method.diagnosis.categories import environment_of
 from seal.records.changes import Change
 from seal.records.folder import RunFolder
+from seal.records.source import parse_data_source
 from seal.settings.run import CheckpointSettings
 from seal.system.paths import HOME
 from seal.system.text import enumeration
@@ -30,9 +32,11 @@ class Source:
         return self.run.path.resolve().name
 
     @property
-    def actor(self) -> Path:
-        """The folder of the weights."""
-        return self.checkpoint / "actor"
+    def prompt_mode(self) -> str | None:
+        """The formats of the environments of the training tasks, joined by a comma; None if they are not recorded."""
+        rows = self.launch.rows("training") if self.launch else ()
+        played = {environment_of(parse_data_source(source)[0]) for source, _, _ in rows}
+        return ", ".join(sorted({self.launch.mode(each) for each in played})) or None
 
     @property
     def changes(self) -> Sequence[Change]:
@@ -59,7 +63,8 @@ def find_source(named: Path, step: int | None = None) -> Source:
     if not run.path.is_dir():
         raise ValueError(f"{run.path} is not a folder: name a run (experiments/NAME).")
     launches = read_launches(run)
-    folder = _checkpoints(run, launches)
+    moved = bool(launches) and not run.checkpoints.is_dir()  # to where the recipe says
+    folder = HOME / launches[-1].config["trainer"]["default_local_dir"] if moved else run.checkpoints
     steps = whole_steps(folder)
     if not steps:
         raise ValueError(f"{folder} holds no whole checkpoint: has the run saved one (trainer.save_freq)?")
@@ -80,13 +85,6 @@ def find_source(named: Path, step: int | None = None) -> Source:
         raise ValueError(str(error).replace("resumed from: resume from", "exported: export")) from error
     launch = launches[launch_of_step(launches, chosen)] if launches else None
     return Source(run, checkpoint, chosen, why, launch, state)
-
-
-def _checkpoints(run: RunFolder, launches: Sequence[Launch]) -> Path:
-    """The run's own checkpoint folder, or the one that its recipe names instead."""
-    if run.checkpoints.is_dir() or not launches:
-        return run.checkpoints
-    return HOME / launches[-1].config["trainer"]["default_local_dir"]
 
 
 def _run_of(named: Path) -> tuple[RunFolder, int | None]:

@@ -67,7 +67,7 @@ def test_tokenizer_template_and_generation_are_the_policys(exported):
 def test_a_step_is_named_in_the_path(run, models, name, tmp_path):
     source = find_source(run / name)
     assert (source.step, source.run.path) == (1, run)
-    weights = merged_weights(source.actor)
+    weights = merged_weights(source.checkpoint / "actor")
     assert all(torch.equal(weights[key], value) for key, value in models[1].state_dict().items())
 
 
@@ -143,6 +143,7 @@ def of_an_environment(run, copy):
         file.write_text("".join(json.dumps(line | own) + "\n" for line in lines if "@" not in line["data_source"]))
     launches = copy / "seal_log" / "launches.jsonl"
     facts = json.loads(launches.read_text())
+    facts["config"]["env_service"]["prompt_modes"] = {"todo": "hermes"}
     facts["rows"] = {kind: [["todo/lists", *row[1:]] for row in rows] for kind, rows in facts["rows"].items()}
     launches.write_text(json.dumps(facts) + "\n")
     return copy
@@ -155,6 +156,8 @@ def test_the_card_names_the_tasks_that_were_played(exported, run, tmp_path):
     export(find_source(of_an_environment(run, tmp_path / "own")), tmp_path / "out")
     card = ModelCard.load(tmp_path / "out" / "README.md")
     assert "tasks passed (the environment todo)" in card.text and "data `0123456789abcdef`" in card.text
+    assert "| prompt mode | `hermes` |" in card.text
+    assert json.loads((tmp_path / "out" / "interface.json").read_text())["prompt_mode"] == "hermes"
     assert not re.search("bfcl|trading", card.content, re.IGNORECASE)
     assert {each.dataset_type for each in card.data.eval_results} == {"the environment todo"}
     assert (
