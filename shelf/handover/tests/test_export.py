@@ -106,6 +106,15 @@ def test_the_card_says_what_a_resume_changed(run, tmp_path):
     assert "changed on a resume" not in model_card(find_source(copy, 1), "model", None, None, None)
 
 
+def test_the_card_counts_the_tasks_of_one_validation_alone(run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    first, said = copy / "validation_log" / "0.jsonl", "have a verdict at one of these steps only"
+    assert said not in model_card(find_source(copy), "model", None, None, None)
+    lines = first.read_text().splitlines(keepends=True)
+    first.write_text("".join(lines[1:]))
+    assert f"1 tasks {said}" in model_card(find_source(copy), "model", None, None, None)
+
+
 def test_the_card_says_the_length_of_a_recipe_that_names_only_its_parts(run, tmp_path):
     copy = shutil.copytree(run, tmp_path / "copy")
     launches = copy / "seal_log" / "launches.jsonl"
