@@ -26,10 +26,6 @@ def _stock(stage: Stage) -> str:
     return stage.values.pick(stage.simulator(CLASS).stocks)
 
 
-def _mention(stage: Stage, symbol: str) -> Slot:
-    return stage.mention("stock", symbol, "plain")
-
-
 def _unwatched(stage: Stage) -> str | None:
     own = stage.simulator(CLASS)
     return stage.values.pick([symbol for symbol in own.stocks if symbol not in own.watch_list])
@@ -63,7 +59,7 @@ def buy_market(stage: Stage) -> Slots:
     symbol, number = _stock(stage), stage.values.integer(1, 20)
     price = stage.call("get_stock_info", symbol=symbol)["price"]
     _order(stage, "Buy", symbol, price, number)
-    return {"s": _mention(stage, symbol), "a": Slot(number)}
+    return {"s": stage.mention("stock", symbol, "plain"), "a": Slot(number)}
 
 
 @operation(CLASS, 2.5)
@@ -81,7 +77,8 @@ def buy_fund(stage: Stage) -> Slots | None:
     else:
         number, deposit = values.integer(1, 8), values.amount(1, 9, 1000)
     _order(stage, "Buy", symbol, price, number)
-    return {"s": _mention(stage, symbol), "x": Slot(price, "amount"), "a": Slot(number), "m": Slot(deposit, "amount")}
+    stock = stage.mention("stock", symbol, "plain")
+    return {"s": stock, "x": Slot(price, "amount"), "a": Slot(number), "m": Slot(deposit, "amount")}
 
 
 def _orders(stage: Stage, statuses: Collection[str] | None = None) -> list[int]:

@@ -1,7 +1,6 @@
 """Operations of TwitterAPI."""
 
-from shelf.testbed.synthesis.operations.registry import Drawn, add, calling, logging_in, operation, text
-from shelf.testbed.synthesis.path import Slot, Slots
+from shelf.testbed.synthesis.operations.registry import Drawn, add, calling, logging_in, text
 from shelf.testbed.synthesis.stage import Stage
 
 CLASS = "TwitterAPI"
@@ -33,25 +32,11 @@ def _not_retweeted(stage: Stage) -> int | None:
     return None if tweet in own.retweets.get(own.username, ()) else tweet
 
 
+TWEET = Drawn("w", _tweet, "name", "tweet")
+
 add("retweet", CLASS, calling("retweet", tweet_id=Drawn("w", _not_retweeted, "name", "tweet")))
-
-
-@operation(CLASS)
-def comment(stage: Stage) -> Slots | None:
-    tweet, content = _tweet(stage), stage.values.text()
-    if tweet is None:
-        return None
-    stage.call("comment", tweet_id=tweet, comment_content=content)
-    return {"w": stage.mention("tweet", tweet), "t": Slot(content, "text")}
-
-
-@operation(CLASS)
-def mention(stage: Stage) -> Slots | None:
-    tweet, user = _tweet(stage), f"@{stage.values.word()}"
-    if tweet is None:
-        return None
-    stage.call("mention", tweet_id=tweet, mentioned_usernames=[user])
-    return {"w": stage.mention("tweet", tweet), "m": Slot(user)}
+add("comment", CLASS, calling("comment", tweet_id=TWEET, comment_content=CONTENT))
+add("mention", CLASS, calling("mention", tweet_id=TWEET, mentioned_usernames=MENTIONS))
 
 
 def _tweeted_word(stage: Stage) -> str | None:
@@ -59,7 +44,6 @@ def _tweeted_word(stage: Stage) -> str | None:
     return stage.values.pick([word for text in texts for word in text.split() if word.isalpha()])
 
 
-TWEET = Drawn("w", _tweet, "name", "tweet")
 NEW_USER = Drawn("n", lambda stage: stage.values.user_name(), "name")
 FOLLOWED = Drawn("n", lambda stage: stage.values.pick(stage.simulator(CLASS).following_list), "name")
 OWN_NAME = Drawn("n", lambda stage: stage.simulator(CLASS).username, "name")
