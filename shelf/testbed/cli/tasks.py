@@ -137,7 +137,8 @@ def check(file: File) -> None:
 
 def _tell(made: Production, out: Path) -> None:
     total = made.total
-    rejected = f" (rejected: {made.reasons})" if made.rejected else ""
+    reasons = ", ".join(f"{reason} {count}" for reason, count in made.rejected.most_common())
+    rejected = f" (rejected: {reasons})" if reasons else ""
     typer.echo(f"{out}: {len(made.tasks)} of {made.wanted} tasks, {made.draws} draws{rejected}")
     per_task = f", {total.total / len(made.tasks):,.0f} per task" if made.tasks else ""
     typer.echo(f"{total.requests} requests, {total.read:,} tokens read, {total.written:,} written{per_task}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from seal.system.files import json_hash
-from shelf.suites.answers import ContextExceeded, EndpointFault, Reply
+from shelf.suites.answers import ContextExceeded, EndpointFault, EndpointRefused, Reply
 from shelf.suites.endpoint import ChatClient, Sampling
 from shelf.suites.journal import resumed
 
@@ -130,7 +130,7 @@ class EndpointModel:
 
         name: identifies the draw. If an endpoint counts no tokens, four characters count as one. Raises Rejected if the
         model cannot answer this dialogue, Stopped when no more requests are sent, EndpointRefused if the endpoint would
-        refuse every request.
+        refuse every request and no answer is kept.
         """
         request = json_hash([self.name, list(messages), asdict(sampling), self._settings, name])
         if (known := self._answers.get(request)) is not None:
@@ -147,6 +147,11 @@ class EndpointModel:
         except EndpointFault as fault:
             self._count(fault)
             raise Rejected(fault.cause) from fault
+        except EndpointRefused as refused:
+            if not self._answers.spent.requests:
+                raise
+            self.stop("endpoint", str(refused))
+            raise Stopped from refused
         finally:
             self._reserved -= most
         read, written = reply.prompt_tokens or characters // 4 + 1, reply.tokens or len(reply.text) // 4 + 1

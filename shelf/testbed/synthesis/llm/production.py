@@ -56,11 +56,6 @@ class Production:
         """The number of finished draws."""
         return len(self.tasks) + self.rejected.total()
 
-    @property
-    def reasons(self) -> str:
-        """The rejected draws by reason, the most frequent first."""
-        return ", ".join(f"{reason} {count}" for reason, count in self.rejected.most_common())
-
 
 def make_file(
     settings: RequestSettings,
@@ -100,10 +95,11 @@ def make_file(
 async def _produce(
     explorer: Explorer, production: Production, settings: RequestSettings, on_draw: Callable[[Production], None]
 ) -> None:
-    """Make tasks into `production` until all are made or given up, or the model is stopped."""
+    """Make tasks into `production`; once the model is stopped, only those whose answers are kept."""
     waiting = iter(range(production.wanted))
 
     async def one(number: int) -> None:
+        undecided = False
         for draw in range(settings.draws):
             try:
                 task = await explorer.attempt(number, draw)
@@ -112,17 +108,17 @@ async def _produce(
                 production.tasks[number] = task
             except Rejected as rejection:
                 production.rejected[rejection.reason] += 1
+            except Stopped:  # the answers to a later draw may be kept
+                undecided = True
+                continue
             on_draw(production)
             if number in production.tasks:
                 return
-        production.given_up += 1
+        production.given_up += not undecided
 
     async def worker() -> None:
-        try:
-            for number in waiting:
-                await one(number)
-        except Stopped:
-            return
+        for number in waiting:
+            await one(number)
 
     try:
         async with asyncio.TaskGroup() as group:

@@ -87,6 +87,33 @@ def test_the_cost_limit_holds_and_more_of_it_continues(out, capsys):
     assert set(endpoint.answered.values()) == {1}
 
 
+def test_a_stopped_run_keeps_every_task_whose_answers_are_kept(out, capsys):
+    """A draw that failed technically has no answer: a run that may not ask for it finds the draw after it."""
+    failed = ("explore/0/0/propose", "explore/3/0/propose")
+    with answering(lambda asked: 400 if asked.name in failed else good(asked)) as endpoint:
+        assert run(app, command(endpoint, out, "--per-seed", 2)) == 0
+        made, asked = out.read_bytes(), len(endpoint.asked)
+        assert run(app, command(endpoint, out, "--per-seed", 2, "--max-tokens-total", 1)) == 1
+        assert len(endpoint.asked) == asked
+    said = capsys.readouterr()
+    assert "could exceed the limit of 1 token" in said.err and "given up" not in said.err
+    assert out.read_bytes() == made and len(read_task_file(out)) == 6
+
+
+def test_a_refusal_midway_keeps_what_was_made(out, capsys):
+    refusing = False
+
+    def script(asked):
+        nonlocal refusing
+        refusing = refusing or number_of(asked) == 4
+        return 402 if refusing else good(asked)
+
+    with answering(script) as endpoint:
+        assert run(app, command(endpoint, out, "--per-seed", 2, "--concurrency", 1)) == exits.INFRASTRUCTURE
+    assert "refused the request with 402" in capsys.readouterr().err
+    assert [task.provenance.number for task in read_task_file(out)] == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_interrupted_midway_no_kept_answer_is_paid_twice(out, sent):
     answers, turns, killed = Path(f"{out}.answers.jsonl"), count(), threading.Event()
