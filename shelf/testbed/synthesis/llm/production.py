@@ -96,7 +96,7 @@ async def _produce(
     explorer: Explorer, production: Production, settings: RequestSettings, on_draw: Callable[[Production], None]
 ) -> None:
     """Make tasks into `production`; once the model is stopped, only those whose answers are kept."""
-    waiting = iter(range(production.wanted))
+    waiting = iter(range(len(explorer.seeds)))
 
     async def one(number: int) -> None:
         undecided = False
@@ -117,8 +117,9 @@ async def _produce(
         production.given_up += not undecided
 
     async def worker() -> None:
-        for number in waiting:
-            await one(number)
+        for seed in waiting:  # its tasks one after the other: which one repeats another must not depend on speed
+            for number in range(seed, production.wanted, len(explorer.seeds)):
+                await one(number)
 
     try:
         async with asyncio.TaskGroup() as group:

@@ -17,7 +17,7 @@ from seal.system import exits
 from seal.system.paths import HOME
 from shelf.testbed.cli.tasks import app
 from shelf.testbed.synthesis.llm.model import AnswerFile
-from shelf.testbed.tests.synthesis.scripted_explorer import SCENARIOS, command, good, number_of
+from shelf.testbed.tests.synthesis.scripted_explorer import PLANS, SCENARIOS, command, good, number_of, render
 from shelf.testbed.tests.synthesis.scripted_model import answering
 from tests.support.commands import run
 
@@ -100,6 +100,33 @@ def test_a_stopped_run_keeps_every_task_whose_answers_are_kept(out, capsys):
     assert out.read_bytes() == made and len(read_task_file(out)) == 6
 
 
+def test_which_of_two_equal_tasks_is_kept_does_not_depend_on_the_endpoints_speed(out):
+    """A scenario's first task waits for the others, of which one is the same: a finished command asks nothing again."""
+    others = threading.Event()
+
+    def script(asked):
+        _, number, draw, step = asked.name.split("/")
+        calls = PLANS[1] if draw == "0" or step.isdigit() else PLANS[1][:2]
+        if step == "0":
+            return render(*calls)
+        if step == "propose":
+            assert number != "0" or others.wait(PATIENCE_S)
+            whole = "Please start a file 'walnut.csv' with 'seven green lanterns' in it, and tell me where I am."
+            part = "I have to remember 'seven green lanterns'. Write that down for me, as 'walnut.csv', in a new file!"
+            numbers = list(range(1, len(calls) + 1))
+            return json.dumps({"turns": [{"message": (whole if len(calls) > 2 else part) + number, "calls": numbers}]})
+        if step == "read" and number in ("3", "5"):
+            others.set()
+        listed = [{"name": name, "arguments": arguments} for name, arguments in calls]
+        return json.dumps({"turns": [listed]}) if step == "read" else "Done."
+
+    with answering(script) as endpoint:
+        assert run(app, command(endpoint, out, "--per-seed", 2)) == 0
+        made, asked = out.read_bytes(), len(endpoint.asked)
+        assert run(app, command(endpoint, out, "--per-seed", 2)) == 0
+        assert (out.read_bytes(), len(endpoint.asked)) == (made, asked)
+
+
 def test_a_refusal_midway_keeps_what_was_made(out, capsys):
     refusing = False
 
@@ -111,7 +138,7 @@ def test_a_refusal_midway_keeps_what_was_made(out, capsys):
     with answering(script) as endpoint:
         assert run(app, command(endpoint, out, "--per-seed", 2, "--concurrency", 1)) == exits.INFRASTRUCTURE
     assert "refused the request with 402" in capsys.readouterr().err
-    assert [task.provenance.number for task in read_task_file(out)] == [0, 1, 2, 3]
+    assert [task.provenance.number for task in read_task_file(out)] == [0, 1, 3]
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
