@@ -18,7 +18,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from env_service.environments.base import Environment
 from seal.method.interface.cues import EVERYWHERE, Omega, catalogue
 from shelf.authoring.runs import dialogue, play, reference_run
-from shelf.suites.folder import require_empty, written_whole
+from shelf.suites.folder import written_whole
+from shelf.suites.serving import require_model
 from shelf.testbed.policy.chat import ChatSettings, Encoded, Taught, encode, learn, plays
 from shelf.testbed.policy.dialogue import PROMPT_MODE
 
@@ -58,36 +59,35 @@ def adapt(
     on_step: called with each step and the newest probability. ValueError if the environment cannot be played in
     the policy's prompt mode, a reference does not pass, or no dialogue fits the policy's context.
     """
-    require_empty(out)
-    if PROMPT_MODE not in environment.formats:
-        raise ValueError(f"{environment.name} has no format {PROMPT_MODE}, which the small policy speaks.")
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(source)
-    rng, groups = random.Random(settings.seed), []
-    for task in environment.task_ids("train"):
-        omegas = [None, *(Omega.of({EVERYWHERE: sorted(_drawn_cues(rng))}) for _ in range(settings.cued))]
-        group = [encode(tokenizer, _lesson(environment, task, omega)) for omega in omegas]
-        groups.append([each for each in group if len(each.ids) <= model.config.max_position_embeddings])
-    groups = list(filter(None, groups))
-    if not groups:
-        raise ValueError(f"No training task of {environment.name} fits {model.config.max_position_embeddings} tokens.")
-    probed = [group[0] for group in rng.sample(groups, min(PROBED, len(groups)))]
-    result = Adapted(len(groups), 0, plays(model, probed).sampled)
-
-    def judged(step: Taught) -> bool:
-        nonlocal result
-        passes = result.passes if (step.number + 1) % EVERY else plays(model, probed).sampled
-        result = Adapted(len(groups), step.number + 1, passes)
-        on_step(step, passes)
-        return passes >= settings.passes
-
-    if result.passes < settings.passes:
-        how = ChatSettings(settings.lessons, minutes=math.inf)  # only the lessons are limited
-        learn(model, islice(_drawn(groups, rng), settings.lessons), how, judged)
     with written_whole(out) as draft:
+        if PROMPT_MODE not in environment.formats:
+            raise ValueError(f"{environment.name} has no format {PROMPT_MODE}, which the small policy speaks.")
+        model = AutoModelForCausalLM.from_pretrained(require_model(source), dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        rng, groups, most = random.Random(settings.seed), [], model.config.max_position_embeddings
+        for task in environment.task_ids("train"):
+            omegas = [None, *(Omega.of({EVERYWHERE: sorted(_drawn_cues(rng))}) for _ in range(settings.cued))]
+            group = [encode(tokenizer, _lesson(environment, task, omega)) for omega in omegas]
+            groups.append([each for each in group if len(each.ids) <= most])
+        groups = list(filter(None, groups))
+        if not groups:
+            raise ValueError(f"No training task of {environment.name} fits {most} tokens.")
+        probed = [group[0] for group in rng.sample(groups, min(PROBED, len(groups)))]
+        result = Adapted(len(groups), 0, plays(model, probed).sampled)
+
+        def judged(step: Taught) -> bool:
+            nonlocal result
+            passes = result.passes if (step.number + 1) % EVERY else plays(model, probed).sampled
+            result = Adapted(len(groups), step.number + 1, passes)
+            on_step(step, passes)
+            return passes >= settings.passes
+
+        if result.passes < settings.passes:
+            how = ChatSettings(settings.lessons, minutes=math.inf)  # only the lessons are limited
+            learn(model, islice(_drawn(groups, rng), settings.lessons), how, judged)
         model.save_pretrained(draft)
         tokenizer.save_pretrained(draft)
-    return result
+        return result
 
 
 def _drawn(groups: Sequence[Sequence[Encoded]], rng: random.Random) -> Iterator[Encoded]:

@@ -20,6 +20,7 @@ from torch.nn import functional
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from shelf.suites.folder import written_whole
+from shelf.suites.serving import require_model
 from shelf.testbed.policy.dialogue import drawn_omega, drawn_slip, reference_dialogue
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
@@ -109,9 +110,8 @@ def teach(source: Path, out: Path, settings: ChatSettings, on_step: Callable[[Ta
 
 def require_chat_model(source: Path) -> None:
     """ValueError unless a folder holds a model with a chat template that this machine's memory can train."""
-    weights = sum(file.stat().st_size for file in source.glob("*.safetensors"))
-    if not (source / "config.json").is_file() or not weights:
-        raise ValueError(f"{source} holds no model: name a folder that `seal model fetch` wrote.")
+    files = require_model(source).iterdir()
+    weights = sum(file.stat().st_size for file in files if file.suffix in (".safetensors", ".bin"))
     tokenizer = AutoTokenizer.from_pretrained(source)
     if tokenizer.chat_template is None or tokenizer.eos_token is None:
         raise ValueError(f"{source} has no chat template, or no end token: name an instruction-tuned model.")

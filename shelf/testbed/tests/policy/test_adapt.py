@@ -82,6 +82,12 @@ def test_what_is_at_the_place_of_the_policy_stays(todo, small, tmp_path, capsys,
     assert "is not empty" in capsys.readouterr().err and file.read_bytes() == before
 
 
+def test_a_folder_without_a_model_is_named(todo, tmp_path, capsys):
+    asked = ["adapt", "todo", "--out", str(tmp_path / "x"), "--source", str(tmp_path / "none")]
+    assert execute(load("policy"), asked, "seal policy") == 2
+    assert f"{tmp_path / 'none'} is not an HF checkpoint" in capsys.readouterr().err
+
+
 def test_an_environment_that_the_policy_cannot_read_is_refused(todo, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(type(todo), "formats", ("hermes",))
     assert execute(load("policy"), ["adapt", "todo", "--out", str(tmp_path / "x")], "seal policy") == 2

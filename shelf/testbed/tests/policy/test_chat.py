@@ -122,8 +122,8 @@ def test_a_model_is_taught_and_written_in_its_own_type(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ("config.json", "holds no model: name a folder"),
-        ("model.safetensors", "holds no model: name a folder"),
+        ("config.json", "is not an HF checkpoint"),
+        ("model.safetensors", "holds no weights"),
         ("chat_template.jinja", "has no chat template"),
         ("memory", "takes 0.0 GB of memory and 0.0 GB are free"),
         ("out", "is not empty"),
