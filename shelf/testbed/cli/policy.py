@@ -26,7 +26,7 @@ def warm_start(
         Literal["float32", "bfloat16"], option("Of matrix products; bfloat16 is fast where `lscpu` lists avx512_bf16.")
     ] = "float32",
     seed: int = 0,
-    threads: Annotated[int, option("CPU threads; one is best beside other work.")] = 1,
+    threads: Annotated[int, option("CPU threads; one is best beside other work.", least=1)] = 1,
 ) -> None:
     """Teach a pretrained model tool calls, in its own chat template, with synthesised tasks of the training side."""
     with refusing("seal policy warm-start"):
@@ -61,7 +61,7 @@ def adapt(
     passes: Annotated[float, option("Stop at this mean probability of a training reference.")] = 0.5,
     lessons: Annotated[int, option("The most dialogues to learn from.", least=1)] = 1_000,
     seed: int = 0,
-    threads: Annotated[int, option("CPU threads; one is best beside other work.")] = 1,
+    threads: Annotated[int, option("CPU threads; one is best beside other work.", least=1)] = 1,
 ) -> None:
     """Make a start policy for your own environment, from the references of its training tasks."""
     with refusing("seal policy adapt"):

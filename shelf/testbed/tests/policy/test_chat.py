@@ -157,6 +157,13 @@ def test_a_mode_whose_calls_an_api_reads_is_not_taught(tmp_path, capsys, mode):
     assert f"--prompt-mode {mode} has no text for calls" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("command", [("warm-start", "--model", str(POLICY)), ("adapt", "bfcl")])
+def test_a_command_without_threads_is_refused(tmp_path, capsys, command):
+    asked = [*command, "--out", str(tmp_path / "out"), "--threads", "0"]
+    assert execute(load("policy"), asked, "seal policy") == 2
+    assert "--threads" in capsys.readouterr().err
+
+
 def test_lessons_follow_from_the_seed(tokenizer):
     first, again, other = (
         next(lessons(tokenizer, ChatSettings(seed=seed, prompt_mode="compact"))) for seed in (50, 50, 51)
