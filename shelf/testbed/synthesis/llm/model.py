@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from seal.system.files import json_hash
-from shelf.suites.answers import ContextExceeded, EndpointFault, EndpointRefused, Reply
+from shelf.suites.answers import ContextExceeded, EndpointFault, EndpointRefused, Reply, RequestRefused
 from shelf.suites.endpoint import ChatClient, Sampling
 from shelf.suites.journal import resumed
 
@@ -145,7 +145,8 @@ class EndpointModel:
         except ContextExceeded as error:
             raise Rejected("context") from error
         except EndpointFault as fault:
-            self._count(fault)
+            if not isinstance(fault, RequestRefused):
+                self._count(fault)
             raise Rejected(fault.cause) from fault
         except EndpointRefused as refused:
             if not self._answers.spent.requests:

@@ -1,9 +1,11 @@
 """The parts of the exploration: JSON out of prose, values in words, recovered calls, addresses, cost."""
 
+import asyncio
 import itertools
 import json
 import random
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -12,10 +14,10 @@ from pydantic import BaseModel
 
 from env_service.environments.bfcl.catalog import documents, load_tasks
 from env_service.environments.bfcl.tools import Toolbox, parse_reference
-from shelf.suites.answers import Reply
-from shelf.suites.endpoint import DASHSCOPE_URL, OPENAI_URL, Endpoint
+from shelf.suites.answers import Reply, RequestRefused
+from shelf.suites.endpoint import DASHSCOPE_URL, OPENAI_URL, Endpoint, Sampling
 from shelf.testbed.synthesis.grammar import Grammar
-from shelf.testbed.synthesis.llm.model import AnswerFile
+from shelf.testbed.synthesis.llm.model import FAULTS_IN_A_ROW, AnswerFile, EndpointModel, Rejected
 from shelf.testbed.synthesis.llm.prompts import read_answer
 from shelf.testbed.synthesis.llm.recovery import Expected, Reading, disagreement, expected_calls
 from shelf.testbed.synthesis.llm.words import is_copied, pasted, says, similarity, without
@@ -215,6 +217,20 @@ def test_the_environment_names_endpoint_and_key(monkeypatch, environment, base_u
         monkeypatch.setenv(name, value)
     named = Endpoint.named(base_url, "m", {})
     assert (named.url, named.key_variable) == (expected[0] or base_url, expected[1])
+
+
+def test_refusals_of_a_filter_are_no_failure_of_the_endpoint(tmp_path):
+    async def refuse(*_):
+        raise RequestRefused("not these words")
+
+    client = SimpleNamespace(endpoint=Endpoint("http://h/v1", "m"), complete=refuse)
+    kept = AnswerFile(tmp_path / "x.jsonl")
+    model = EndpointModel(client, kept)
+    for number in range(FAULTS_IN_A_ROW + 1):
+        with pytest.raises(Rejected, match="refusal"):
+            asyncio.run(model.ask([{"role": "user", "content": "?"}], Sampling(), str(number)))
+    kept.close()
+    assert model.stopped is None
 
 
 def test_a_damaged_file_of_answers_is_named(tmp_path):
