@@ -58,8 +58,7 @@ class Reply(NamedTuple):
     thoughts: Mapping[str, Any] = MappingProxyType({})
 
 
-TOO_LARGE = 413
-REQUEST_STATUSES = frozenset({400, 403, TOO_LARGE, 422, 451})
+REQUEST_STATUSES = frozenset({400, 403, 413, 422, 451})
 """Statuses that may concern only one request: its length, its words, one of its fields."""
 
 _TOO_LONG = re.compile(
@@ -71,9 +70,11 @@ _TOO_LONG = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _OTHER_LIMIT = re.compile(
-    r"per (sec|min|hour|day)|rate.?limit|quota|deadline|timed? ?out|\.(id|name|description)\b", re.IGNORECASE
+    r"per (sec|min|hour|day)|rate.?limit|quota|deadline|timed? ?out|\.(id|name|description)\b|cancell?ed|retries|queue"
+    r"|concurren|memory|\b(requests|entity|header|bytes|[kmg]i?b)\b",
+    re.IGNORECASE,
 )
-"""Limits of an account, of time and of a name, which are worded like context limits."""
+"""Limits of an account, a server, a proxy, of time and of a name, which are worded like context limits."""
 _MODERATED = re.compile(
     r"content.?(filter|policy|management|moderation|exists risk)|data.?inspection|inappropriate|moderat(ed|ion)|flagged"
     r"|guardrail|(?<!case.)(?<!in)sensitive|prohibited.?content|unsafe (content|prompt|input|text)|\bsafety\b"
@@ -123,7 +124,7 @@ _SHOWN = 200
 def refusal(code: int, text: str, url: str) -> Exception | None:
     """Why a request got an error with these words; None if they do not concern only this request."""
     said = _said(text)
-    too_long = code == TOO_LARGE or ((code in REQUEST_STATUSES or code >= 500) and _TOO_LONG.search(said))
+    too_long = (code in REQUEST_STATUSES or code >= 500) and _TOO_LONG.search(said)
     if too_long and not _OTHER_LIMIT.search(said):
         return ContextExceeded(said[:_SHOWN])
     if code in REQUEST_STATUSES and _MODERATED.search(said):

@@ -456,7 +456,7 @@ def test_a_refusal_of_the_model_or_of_a_filter_is_no_fault_and_is_of_one_request
         (422, "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens"),
         (400, "the input token count is 32769 but model only supports up to 32768."),
         (400, "Too many input tokens. Max input tokens: 8192, request input token count: 9000"),
-        (413, "<h1>413 Request Entity Too Large</h1>"),
+        (413, "Request body too large for gpt-4o model. Max size: 8000 tokens."),
         (400, "Total tokens of image and text exceed max message tokens"),
     ],
 )
@@ -473,9 +473,16 @@ def test_a_dialogue_beyond_the_context_is_told_apart_in_the_words_of_many(status
         (429, "token limit per minute exceeded"),
         (413, "Request too large on tokens per minute (TPM): Limit 6000, Requested 7000"),
         (500, "CUDA error"),
+        (413, "<html><head><title>413 Request Entity Too Large</title></head><hr>nginx/1.24.0</html>"),
+        (413, "Payload Too Large"),
+        (413, "Request exceeds the maximum allowed number of bytes"),
+        (400, "Request body exceeds the limit of 1 MB"),
+        (500, "Total GPU memory exceeded"),
+        (503, "Total number of queued requests exceeded"),
+        (502, "upstream context canceled: buffer size exceeded"),
     ],
 )
-def test_limits_of_time_and_rate_are_no_context(status, text):
+def test_limits_of_time_of_rate_and_of_a_server_are_no_context(status, text):
     with pytest.raises(EndpointFault, match=text[:10]):
         reply_to((status, json.dumps({"error": {"message": text}})), answer(content="Hello!"), attempts=1)
 
