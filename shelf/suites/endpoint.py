@@ -392,7 +392,9 @@ class ChatClient:
                 completion = await self._send(body, request_id, STREAM in added)
             except APIStatusError as error:
                 code, text = error.status_code, error.response.text
-                if told := refusal(code, text, self.endpoint.shown):
+                told = refusal(code, text, self.endpoint.shown)
+                # What refuses "Hello." too, as a closed account or a company's proxy, says nothing about these words.
+                if isinstance(told, ContextExceeded) or (told and await self._answers(sent, STREAM in added)):
                     raise told from error
                 if code in REQUEST_STATUSES and STREAM not in added and streams_only(text):
                     added.add(STREAM)

@@ -146,6 +146,8 @@ def make_app(
             return JSONResponse({"error": {"message": "overloaded"}}, 503, {"retry-after-ms": "10"})
         if delay:
             await asyncio.sleep(delay)
+        if name == "seal-evaluation-probe":
+            return JSONResponse(_choice("stop", content="Hello!")[1])
         task_id, sample, message = unquote(name).rsplit("/", 2)
         if message == "0":
             key = f"{task_id}/{sample}"

@@ -117,7 +117,7 @@ def test_half_a_surrogate_pair_can_be_logged():
 @pytest.mark.parametrize("status", [200, 400])
 def test_half_a_surrogate_pair_in_an_error_can_be_logged(status):
     with pytest.raises(RequestRefused) as refused:  # an error may repeat the first characters of a message
-        reply_to((status, '{"error": {"message": "This text is flagged: a\\ud83d"}}'))
+        reply_to((status, '{"error": {"message": "This text is flagged: a\\ud83d"}}'), answer(content="Hello!"))
     assert str(refused.value).encode("utf-8").endswith(b"a?")
     with pytest.raises(EndpointFault) as fault:
         reply_to((200, '{"error": {"message": "cannot read a\\ud83d"}}'))
@@ -429,7 +429,26 @@ def test_an_error_inside_a_completion_is_judged_as_one_outside():
 )
 def test_a_refusal_of_the_model_or_of_a_filter_is_no_fault_and_is_of_one_request(refused):
     with pytest.raises(RequestRefused):
-        reply_to(refused)
+        reply_to(refused, answer(content="Hello!"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["Your access was terminated due to violation of our policies.", "<html>Blocked: violates the usage policy</html>"],
+)
+def test_what_refuses_every_request_in_a_filter_s_words_is_no_refusal_of_this_one(said):
+    async def both(url):
+        client = ChatClient(Endpoint(url, "m"))
+        await client.complete([USER], Sampling(), 7, "task/0/1")
+        with pytest.raises(EndpointFault) as fault:
+            await client.complete([USER], Sampling(), 7, "task/0/2")
+        await client.close()
+        return fault.value.cause
+
+    with answering([(200, answer(content="up")), (403, said)]) as (url, _):
+        assert asyncio.run(both(url)) == "endpoint_403"
+    with pytest.raises(EndpointRefused):
+        reply_to((403, said))
 
 
 @pytest.mark.parametrize(
