@@ -72,9 +72,9 @@ ADDITIONS = {
     THOUGHTS: "The endpoint wants the model's thoughts back with each message: they were sent.",
 }
 OUTAGES = frozenset(
-    {"endpoint_unreachable", *(f"endpoint_{code}" for code in (500, 502, 503, 504, 520, 521, 522, 523, 529))}
+    {"endpoint_unreachable", *(f"endpoint_{code}" for code in (429, 500, 502, 503, 504, 520, 521, 522, 523, 529))}
 )
-"""Causes that pass when the endpoint is up again."""
+"""Causes that pass when the endpoint is up again, or its rate is no longer exceeded."""
 
 OPENAI_KEY, DASHSCOPE_KEY = "OPENAI_API_KEY", "DASHSCOPE_API_KEY"
 OPENAI_URL = "https://api.openai.com/v1"

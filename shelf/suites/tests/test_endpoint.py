@@ -359,8 +359,9 @@ def test_the_query_of_an_address_stands_behind_each_path(monkeypatch):
     assert asked == [(path, "secret") for path in paths * 2]
 
 
-def test_an_endpoint_that_comes_back_within_the_wait_answers():
-    down = (503, "{}")
+@pytest.mark.parametrize("status", [429, 503])
+def test_an_endpoint_that_comes_back_within_the_wait_answers(status):
+    down = (status, "{}")
     assert reply_to(down, down, answer(content="up"), attempts=1, wait_s=60).text == "up"
 
 
