@@ -274,12 +274,13 @@ class EvaluatedModel:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Its name at the endpoint, or its folder and the hash of its files; ValueError if they cannot be served."""
+        """Its name at the endpoint, or its folder, its files' hash and serve_args; ValueError if it is no model."""
         if self.checkpoint is None:
             return {"model": self.name}
         folder = require_model(self.checkpoint.resolve())
         files = (path for path in folder.iterdir() if path.suffix in MODEL_FILES)
-        return {"model": str(folder), "weights": json_hash({path.name: file_sha256(path) for path in files})}
+        weights = json_hash({path.name: file_sha256(path) for path in files})
+        return {"model": str(folder), "weights": weights} | ({"serve_args": self.serve_args} if self.serve_args else {})
 
     @contextmanager
     def served(self, log: Path, reads_calls: bool = False) -> Iterator[Endpoint]:

@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.request
 from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -130,6 +131,10 @@ def test_other_weights_in_the_same_folder_are_another_evaluation(tmp_path):
     weights.write_bytes(b"of step 20")  # exported again
     with pytest.raises(ValueError, match="another weights"):
         require_same_settings(evaluation.out, evaluation.recorded({}))
+    weights.write_bytes(b"of step 10")
+    other = replace(evaluation, model=replace(model, serve_args="--tool-call-parser qwen3_xml"))
+    with pytest.raises(ValueError, match="another serve_args"):  # what was played reads calls with another parser
+        require_same_settings(evaluation.out, other.recorded({}))
 
 
 def test_killed_midway_it_loses_and_repeats_nothing(service_url, start_endpoint, tmp_path):
