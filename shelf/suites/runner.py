@@ -54,7 +54,7 @@ class ToolRun(NamedTuple):
 class Suite(ABC):
     """An official suite.
 
-    parts: the requested categories or domains that can run. skipped: why the others cannot.
+    parts: the requested categories or domains that can run, ValueError if there is none. skipped: why others cannot.
     """
 
     name: ClassVar[str]
@@ -67,6 +67,8 @@ class Suite(ABC):
         self.plan = plan
         self.skipped = {part: why for part in parts if (why := self.need(part))}
         self.parts = tuple(part for part in parts if part not in self.skipped)
+        if not self.parts:
+            raise ValueError(f"Nothing is left to run: {'; '.join(dict.fromkeys(self.skipped.values()))}.")
 
     @abstractmethod
     def need(self, part: str) -> str | None:
@@ -119,8 +121,6 @@ def evaluate(suite: Suite, say: Callable[[str], None], on_progress: Progress) ->
         plan = suite.plan
         for part, why in suite.skipped.items():
             say(f"{part} is skipped: it {why}.")
-        if not suite.parts:
-            raise ValueError(f"Nothing is left to run: {'; '.join(dict.fromkeys(suite.skipped.values()))}.")
         for endpoint in suite.endpoints():
             endpoint.require()
         tool = suite.tool()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -149,17 +150,18 @@ def _evaluate(
     with shared.one_sentence(f"seal evaluate {name}"):
         from shelf.statistics.tables import console as wide_console
         from shelf.suites.bar import Bar
-        from shelf.suites.endpoint import EvaluatedModel
+        from shelf.suites.endpoint import Endpoint, EvaluatedModel
         from shelf.suites.records import read_results
         from shelf.suites.report import summarise_results
         from shelf.suites.runner import Plan, evaluate
 
         chosen, console = EvaluatedModel.named(*model), wide_console()
         folder = out or shared.default_folder(name, chosen.name)
+        suite = suite_of(Plan(Endpoint(chosen.base_url or "", chosen.name), folder, chosen, **how))
         with chosen.served(folder / "vllm.log", reads_calls=True) as endpoint, Bar(console) as progress:
             bar = progress.add_task(name, total=None)
             say = partial(console.print, highlight=False, soft_wrap=True)
-            suite = suite_of(Plan(endpoint, folder, chosen, **how))
+            suite.plan = replace(suite.plan, served=endpoint)
             evaluate(suite, say, lambda done, total: progress.update(bar, completed=done, total=total))
         _print(summarise_results(folder), None)
         failed = sum(item.infra is not None for item in read_results(folder).items)

@@ -163,3 +163,11 @@ def test_wrong_command_lines_are_one_sentence(tmp_path, capsys, arguments, said)
     err = capsys.readouterr().err
     assert said in err and err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_wrong_command_line_is_told_before_a_checkpoint_is_served(tmp_path, capsys):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").touch()
+    assert command(app, ["tau2", "--checkpoint", tmp_path, "--out", tmp_path / "out"]) == 2
+    assert "give --user-base-url and --user-model" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
