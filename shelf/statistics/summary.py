@@ -5,8 +5,9 @@ Figures are printed with and without them; nothing else treats them differently.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -58,8 +59,9 @@ class Summary(NamedTuple):
     """One row of the table: a step and a category, or the average over categories.
 
     Rates leave out lines whose rollout failed for reasons other than the policy (infra counts those), lines without a
-    reward, and turns without a label. samples is the smallest number of rollouts per task; pass_at_k (one passes) and
-    pass_hat_k (all pass) are None if it is 1. labels gives each label's share of the labelled turns.
+    reward, and turns without a label. samples is the smallest number of rollouts per task; pass_at_k (one of so many
+    passes) is None if it is 1. pass_hat: the chance that k rollouts all pass, k = 1, ..., samples. labels gives each
+    label's share of the labelled turns.
     """
 
     step: int
@@ -74,9 +76,14 @@ class Summary(NamedTuple):
     turns: int
     turn_rate: Estimate | None
     pass_at_k: float | None
-    pass_hat_k: float | None
+    pass_hat: tuple[float, ...]
     infra: int
     labels: Mapping[str, float]
+
+    @property
+    def pass_hat_k(self) -> float | None:
+        """The chance that all samples of a task pass; None for one sample."""
+        return self.pass_hat[-1] if self.samples > 1 else None
 
     @property
     def is_average(self) -> bool:
@@ -151,10 +158,10 @@ def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -
     ]
     outcomes = [_outcomes(stratum) for stratum in judged if stratum]
     samples = min((len(each) for tasks in outcomes for each in tasks.values()), default=0)
-    at_k, hat_k = (
-        [sum(chance(len(x), sum(x), samples) for x in tasks.values()) / len(tasks) for tasks in outcomes]
-        for chance in (pass_at_k, pass_hat_k)
-    )
+
+    def mean(chance: Callable[[int, int, int], float], k: int) -> float:
+        return fmean(fmean(chance(len(each), sum(each), k) for each in tasks.values()) for tasks in outcomes)
+
     return Summary(
         step=lines[0].step,
         name=data_source(name, prefix),
@@ -167,8 +174,8 @@ def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -
         turns_passed=sum(line.turns_passed for stratum in turned for line in stratum),
         turns=sum(judged_turns(line) for stratum in turned for line in stratum),
         turn_rate=estimate(met),
-        pass_at_k=sum(at_k) / len(at_k) if samples > 1 else None,
-        pass_hat_k=sum(hat_k) / len(hat_k) if samples > 1 else None,
+        pass_at_k=mean(pass_at_k, samples) if samples > 1 else None,
+        pass_hat=tuple(mean(pass_hat_k, k) for k in range(1, samples + 1)),
         infra=len(lines) - len(ran),
         labels=label_shares(ran),
     )

@@ -3,7 +3,7 @@
 The estimates are those of validation logs (`shelf.statistics`): an attempt at an item is a line.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from rich.console import RenderableType
 from rich.table import Table
 
-from shelf.statistics.comparison import Comparison, Side, compare
-from shelf.statistics.intervals import pass_hat_k
+from shelf.statistics.comparison import Side, compare
 from shelf.statistics.runs import ABOUT_COMPARISONS
 from shelf.statistics.summary import Summary, informative, summarise_step
 from shelf.statistics.tables import comparison_record, comparison_table, percent, summary_record, table, with_interval
@@ -32,20 +31,13 @@ class Report(NamedTuple):
     records: Mapping[str, Any]
 
 
-class CategoryRates(NamedTuple):
-    """The rates of one category or of all; pass_hat: the chance that k attempts at an item all pass, k = 1, 2, ..."""
-
-    rates: Summary
-    pass_hat: tuple[float, ...]
-
-
 def summarise_results(folder: Path) -> Report:
     """The rates of one evaluation; ValueError if the folder holds none."""
     head, items, bad = read_results(folder)
-    rows = summarise(items)
+    rows = informative(summarise_step(items))
     tables = [suite_table(rows, f"{head.suite} of {folder}, {head.model}"), *_sentences(head, items), *map(str, bad)]
     records = [
-        summary_record(row.rates, WITH) | {f"pass_hat_{k}": value for k, value in enumerate(row.pass_hat, start=1)}
+        summary_record(row, WITH) | {f"pass_hat_{k}": value for k, value in enumerate(row.pass_hat, start=1)}
         for row in rows
     ]
     return Report(tables, {"summaries": records})
@@ -63,10 +55,12 @@ def compare_results(names: Sequence[str]) -> Report:
     tables: list[RenderableType] = []
     records = []
     for name, results in others:
-        _require_comparable({first: reference, name: results})
-        rows = differences((first, reference), (name, results))
+        both = {first: reference, name: results}
+        _require_comparable(both)
+        rows = compare(*(Side(side, tuple(run.items for run in runs)) for side, runs in both.items()))
+        rows = [row for row in rows if len(rows) > 2 or not row.is_average]
         tables.append(comparison_table(rows, f"{reference[0].head.suite}: {name} against {first}"))
-        items = [[item for run in each for item in run.items] for each in (reference, results)]
+        items = [[item for run in each for item in run.items] for each in both.values()]
         unpaired = len(set.symmetric_difference(*({x.task for x in each if x.infra is None} for each in items)))
         tables += [f"{unpaired} items are on one side only and left out."] if unpaired else []
         lost = sum(item.infra is not None for each in items for item in each)
@@ -77,48 +71,20 @@ def compare_results(names: Sequence[str]) -> Report:
     return Report([*tables, about], {"comparisons": records})
 
 
-def summarise(items: Iterable[ItemRecord]) -> list[CategoryRates]:
-    """A row for each category of a suite, and for several their average."""
-    items = list(items)
-    attempts: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for item in items:
-        if item.infra is None:
-            attempts[item.category][item.item].append(item.passed)
-    rows = []
-    for rates in informative(summarise_step(items)):
-        strata = list(attempts.values()) if rates.is_average else [attempts.get(rates.name, {})]
-        rows.append(CategoryRates(rates, tuple(_pass_hat(strata, k) for k in range(1, rates.samples + 1))))
-    return rows
-
-
-def differences(a: tuple[str, Sequence[SuiteResults]], b: tuple[str, Sequence[SuiteResults]]) -> list[Comparison]:
-    """The differences b - a on the items that both have, by category and, if there are several, averaged over them.
-
-    Each side is its name and the results of one evaluation or several (seeds). ValueError if they share no item.
-    """
-    rows = compare(*(Side(name, tuple(run.items for run in runs)) for name, runs in (a, b)))
-    return [row for row in rows if len(rows) > 2 or not row.is_average]
-
-
-def suite_table(rows: Sequence[CategoryRates], title: str) -> Table:
+def suite_table(rows: Sequence[Summary], title: str) -> Table:
     """Rates by category; columns for several attempts and for failures appear only if there are any."""
-    trials = max((row.rates.samples for row in rows), default=0)
+    trials = max((row.samples for row in rows), default=0)
     columns = ["category", "pass % [95%]", "passed"]
     columns += [f"pass^{k} %" for k in range(1, trials + 1)] if trials > 1 else []
-    infra = any(row.rates.infra for row in rows)
+    infra = any(row.infra for row in rows)
     made = table(title, [*columns, *(["not run"] if infra else [])])
-    for rates, pass_hat in rows:
-        cells = [rates.name, with_interval(rates.rate), f"{rates.passed}/{rates.scored}"]
+    for row in rows:
+        cells = [row.name, with_interval(row.rate), f"{row.passed}/{row.scored}"]
         if trials > 1:
-            cells += [percent(pass_hat[k]) if k < len(pass_hat) else "-" for k in range(trials)]
-        cells += [str(rates.infra)] if infra else []
-        made.add_row(*cells, style="bold" if rates.is_average else None)
+            cells += [percent(row.pass_hat[k]) if k < len(row.pass_hat) else "-" for k in range(trials)]
+        cells += [str(row.infra)] if infra else []
+        made.add_row(*cells, style="bold" if row.is_average else None)
     return made
-
-
-def _pass_hat(strata: Sequence[Mapping[str, Sequence[bool]]], k: int) -> float:
-    means = [sum(pass_hat_k(len(each), sum(each), k) for each in items.values()) / len(items) for items in strata]
-    return sum(means) / len(means)
 
 
 def _sentences(head: SuiteHead, items: Sequence[ItemRecord]) -> Iterable[str]:

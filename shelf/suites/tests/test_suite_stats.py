@@ -4,10 +4,11 @@ import json
 
 import pytest
 
+from shelf.statistics.comparison import Side, compare
 from shelf.statistics.intervals import pass_hat_k, wilson
+from shelf.statistics.summary import informative, summarise_step
 from shelf.suites.cli.evaluate import app
-from shelf.suites.records import ItemRecord, SuiteHead, SuiteResults, read_results, write_results
-from shelf.suites.report import differences, summarise
+from shelf.suites.records import ItemRecord, SuiteHead, read_results, write_results
 from tests.support.commands import run as command
 
 DOMAINS = ("airline", "retail", "telecom")
@@ -20,6 +21,10 @@ def item(category, number, passed, sample=0, suite="tau2", **more):
 def write(folder, items, suite="tau2", **head):
     write_results(folder, SuiteHead(suite=suite, **{"model": "m", "version": "1", "data_hash": "a", **head}), items)
     return folder
+
+
+def summarise(items):
+    return informative(summarise_step(items))
 
 
 def test_results_are_read_as_they_were_written(tmp_path):
@@ -49,7 +54,7 @@ def test_rates_leave_out_what_has_no_verdict_and_say_whose_fault_it_was():
     items = [item("airline", number, number < 3) for number in range(6)]
     items += [item("airline", 6, False, infra="endpoint_503"), item("airline", 7, False, infra="simulator_empty")]
     items += [item("retail", number, True) for number in range(2)]
-    airline, retail, average = (row.rates for row in summarise(items))
+    airline, retail, average = summarise(items)
     assert (airline.passed, airline.scored, airline.tasks) == (3, 6, 8)
     assert (airline.infra, retail.infra) == (2, 0)
     assert average.rate.rate == pytest.approx((0.5 + 1.0) / 2)
@@ -61,41 +66,37 @@ def test_pass_hat_k_is_the_chance_that_all_of_k_attempts_pass():
     items = [item("airline", task, trial < passed, trial) for task, passed in ((0, 4), (1, 2)) for trial in range(4)]
     (row,) = summarise(items)
     assert row.pass_hat == pytest.approx((0.75, (1 + 1 / 6) / 2, 0.5, 0.5))
-    assert row.rates.rate.rate == pytest.approx(row.pass_hat[0])
+    assert row.rate.rate == pytest.approx(row.pass_hat[0])
 
 
 def test_a_missing_attempt_lowers_k_and_not_the_rate():
     items = [item("airline", task, True, trial) for task in range(2) for trial in range(2)]
     items[3] = item("airline", 1, False, 1, infra="endpoint_503")
     (row,) = summarise(items)
-    assert (row.rates.samples, row.pass_hat, row.rates.rate.rate) == (1, (1.0,), 1.0)
+    assert (row.samples, row.pass_hat, row.rate.rate) == (1, (1.0,), 1.0)
 
 
 def test_a_category_without_any_verdict_is_in_the_table_and_in_no_average():
     lost, retail, average = summarise([item("airline", 0, False, infra="endpoint_503"), item("retail", 0, True)])
-    assert (lost.rates.rate, lost.rates.infra, lost.pass_hat) == (None, 1, ())
+    assert (lost.rate, lost.infra, lost.pass_hat) == (None, 1, ())
     assert retail.pass_hat == average.pass_hat == (1.0,)
 
 
 def test_questions_of_one_memory_are_no_independent_items():
     alone = [item("memory_kv", number, number % 2 == 0) for number in range(40)]
     shared = [item("memory_kv", number, number < 20, cluster=f"memory-{number // 20}") for number in range(40)]
-    wide, narrow = summarise(shared)[0].rates.rate, summarise(alone)[0].rates.rate
+    wide, narrow = summarise(shared)[0].rate, summarise(alone)[0].rate
     assert wide.rate == narrow.rate and wide.low < wilson(wide.rate, 3)[0] < narrow.low
-
-
-def side(name, items):
-    return name, [SuiteResults(SuiteHead("tau2", "m"), tuple(items))]
 
 
 def test_models_are_compared_on_the_items_that_both_have():
     a = [item("airline", number, number < 10) for number in range(20)]
     b = [item("airline", number, number < 15) for number in range(1, 25)]
     b[18] = item("airline", 19, False, infra="endpoint_503")
-    (row,) = differences(side("a", a), side("b", b))
+    row, _ = compare(Side("a", (a,)), Side("b", (b,)))
     assert (row.pass_rate.pairs, row.pass_rate.gained, row.pass_rate.lost, row.unpaired) == (18, 5, 0, 7)
     with pytest.raises(ValueError, match="no task in common"):
-        differences(side("a", a), side("b", [item("retail", 0, True)]))
+        compare(Side("a", (a,)), Side("b", ([item("retail", 0, True)],)))
 
 
 def test_the_commands_show_results_and_pair_them_over_seeds(tmp_path, capsys):
