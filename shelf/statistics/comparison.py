@@ -49,7 +49,7 @@ def compare(a: Side, b: Side, without: Collection[Task] = ()) -> tuple[Compariso
     sides = [[line for line in side.lines if has_verdict(line) and line.task not in without] for side in (a, b)]
     shared = set.intersection(*({(*_named(line), line.prefix) for line in lines} for lines in sides))
     if not shared and not without:
-        raise ValueError(f"{a.name} and {b.name} have no task in common: compare runs over the same tasks.")
+        raise ValueError(f"{a.name} and {b.name} share no task with a verdict: compare runs over the same tasks.")
     rows = []
     for prefix in sorted({prefix for *_, prefix in shared}):
         at_prefix = [[line for line in lines if line.prefix == prefix] for lines in sides]

@@ -24,6 +24,8 @@ MET = frozenset({PASS, CORRECT_ABSTENTION})
 
 SETTINGS = "settings.json"
 """The file in which an evaluation's folder says what its results depend on."""
+REPLACED = "replaced"
+"""A field of SETTINGS: what the endpoint turned out not to accept; not a user's setting, so a resume ignores it."""
 
 
 def has_verdict(line: TrajectoryRecord) -> bool:

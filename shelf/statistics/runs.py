@@ -25,10 +25,13 @@ from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine, read_jsonl
 from seal.system.text import enumeration
 from shelf.statistics.comparison import Side, compare
-from shelf.statistics.log import SETTINGS, Log, has_verdict, read_validation_dir
+from shelf.statistics.log import REPLACED, SETTINGS, Log, has_verdict, read_validation_dir
 from shelf.statistics.summary import Expected, SuspectedItem, Task, played, summarise, summarise_step, suspected_tasks
 from shelf.statistics.tables import comparison_record, comparison_table, label_table, summary_record, summary_table
 from shelf.task_rows import read_rows
+
+EVALUATED = ("max_tokens", "max_steps", "harness", "user")
+"""Settings of an evaluation, besides its model and sampling, on which its verdicts depend."""
 
 PROVENANCE = {"data_hash": "data", "prompt_mode": "prompt mode"}
 """The fields that say where lines come from, and their readable names."""
@@ -219,24 +222,33 @@ def _require_comparable(a: Side, b: Side) -> None:
 def _unlike(logs: Mapping[str, Sequence[Log]], step: int | None) -> Iterator[str]:
     """A sentence for each condition, other than the model, in which the sides of a comparison differ."""
     last = {name: {run.steps[-1] for run in runs} - {0} for name, runs in logs.items() if len(logs) > 1}
-    sampled = {name: {_sampling(Path(folder)) for folder in name.split(",")} - {""} for name in logs}
-    for what, known in (("training steps", last if step is None else {}), ("sampling", sampled)):
+    found = {name: [_recorded(Path(folder)) for folder in name.split(",")] for name in logs}
+    sampled = {name: {_sampling(each) for each in every} - {""} for name, every in found.items()}
+    conditions = {"training steps": last if step is None else {}, "sampling": sampled}
+    asked = {name: [each for each in every if "max_steps" in each] for name, every in found.items()}  # no runs
+    conditions |= {what: {name: {str(x.get(what)) for x in asked[name]} for name in logs} for what in EVALUATED}
+    for what, known in conditions.items():
         if len({frozenset(values) for values in known.values() if values}) > 1:
             parts = "; ".join(f"{name}: {', '.join(map(str, sorted(values)))}" for name, values in known.items())
             yield f"The sides differ in {what} ({parts}): the change is not due to one thing only."
 
 
-def _sampling(folder: Path) -> str:
-    """How the validations of a run, or an evaluation, sample, in words; "" if it was not recorded."""
+def _recorded(folder: Path) -> Mapping[str, Any]:
+    """The settings of an evaluation, or how the validations of a run sample; empty if they were not recorded."""
     folder = folder.parent if folder.name == RunFolder(folder).validations.name else folder
     if (folder / SETTINGS).is_file():
-        found = json.loads((folder / SETTINGS).read_bytes())
-    else:
-        launches = [*training_launches(RunFolder(folder)).values()]  # of any version
-        found = launches[-1]["config"]["actor_rollout_ref"]["rollout"]["val_kwargs"] if launches else {}
-    greedy = found.get("do_sample") is False or found.get("temperature") == 0
-    named = {"temperature": 0} if greedy else {name: found.get(name) for name in ("temperature", "top_p")}
-    return ", ".join(f"{name} {value:g}" for name, value in named.items() if value is not None)
+        return json.loads((folder / SETTINGS).read_bytes())
+    launches = [*training_launches(RunFolder(folder)).values()]  # of any version
+    return launches[-1]["config"]["actor_rollout_ref"]["rollout"]["val_kwargs"] if launches else {}
+
+
+def _sampling(found: Mapping[str, Any]) -> str:
+    """How rollouts were sampled, in words; "" if it was not recorded."""
+    own = found.get(REPLACED, {})
+    if found.get("do_sample") is False or (found.get("temperature") == 0 and "temperature" not in own):
+        return "temperature 0"
+    known = {name: f"{value:g}" for name in ("temperature", "top_p") if (value := found.get(name)) is not None}
+    return ", ".join(f"{name} {'of the endpoint' if name in own else known[name]}" for name in known)
 
 
 def _seeds(side: Side) -> str:

@@ -12,11 +12,9 @@ from seal.records.source import parse_data_source
 from seal.system.files import write_json
 from seal.system.jsonl import read_records
 from seal.system.lock import CannotLock, Locked, lock
-from shelf.statistics.log import SETTINGS, has_validations
+from shelf.statistics.log import REPLACED, SETTINGS, has_validations
 
 JOURNAL = "journal.jsonl"
-REPLACED = "replaced"
-"""A field of SETTINGS: what the endpoint turned out not to accept; not a user's setting, so it is not compared."""
 Key = tuple[str, int, int]
 """Task id, number of user turns asked for (-1 for all), sample."""
 

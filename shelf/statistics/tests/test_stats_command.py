@@ -187,6 +187,24 @@ def test_sides_at_other_steps_or_sampled_otherwise_are_compared_with_a_warning(r
     assert "differ in sampling" not in capsys.readouterr().out
 
 
+def test_evaluations_with_another_user_or_a_temperature_of_the_endpoint_s_are_compared_with_a_warning(
+    run, tmp_path, capsys
+):
+    other = write(tmp_path / "other", 20, [line(task, 1.0, step=20) for task in TASKS])
+    asked = {"temperature": 0.0, "top_p": 1.0, "max_steps": 20}
+    (run / "settings.json").write_text(json.dumps(asked))
+    for more, said in (
+        ({}, None),
+        ({"replaced": {"temperature": "left out", "seed": "left out"}}, "temperature of the endpoint"),
+        ({"max_steps": 5}, "differ in max_steps"),
+        ({"user": "gpt-4.1"}, "differ in user"),
+    ):
+        (other / "settings.json").write_text(json.dumps(asked | more))
+        assert command(app, ["--compare", str(run), str(other)]) == 0
+        out = capsys.readouterr().out
+        assert (said in out) if said else ("differ in" not in out)
+
+
 def test_a_run_with_settings_of_another_version_is_compared(run, tmp_path, capsys):
     other = write(tmp_path / "other", 20, [line(task, 1.0, step=20) for task in TASKS])
     for folder, temperature in ((run, 0.5), (other, 1.0)):

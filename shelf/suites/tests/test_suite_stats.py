@@ -95,7 +95,7 @@ def test_models_are_compared_on_the_items_that_both_have():
     b[18] = item("airline", 19, False, infra="endpoint_503")
     row, _ = compare(Side("a", (a,)), Side("b", (b,)))
     assert (row.pass_rate.pairs, row.pass_rate.gained, row.pass_rate.lost, row.unpaired) == (18, 5, 0, 7)
-    with pytest.raises(ValueError, match="no task in common"):
+    with pytest.raises(ValueError, match="share no task with a verdict"):
         compare(Side("a", (a,)), Side("b", ([item("retail", 0, True)],)))
 
 
