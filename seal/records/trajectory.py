@@ -87,7 +87,7 @@ class TrajectoryRecord:
     infra: str | None = None
     """The failure of infrastructure that ended it: a Cause, or an endpoint's in an evaluation."""
     infra_message: str = ""
-    """That failure, a refusal, or why a harness gave up, in a sentence."""
+    """That failure, a refusal, a full context (an endpoint's words), or why a harness gave up."""
 
     # Conditions
     step: int | None = None

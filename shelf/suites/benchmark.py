@@ -91,14 +91,13 @@ class EndpointSpeaker(Speaker):
         self._thoughts: list[Mapping[str, Any]] = []
 
     async def say(self, dialogue: Dialogue) -> Said | None:
-        number = len(dialogue.turns)
-        name = f"{self._rollout}/{number}"
+        name = f"{self._rollout}/{len(dialogue.turns)}"
         seed = zlib.crc32(f"{self._seed}/{name}".encode())
         asked = chat_request(dialogue.messages) if self._calls_tools else ChatRequest(dialogue.messages, None)
         try:
             reply = await self._client.complete(asked.messages, self._sampling, seed, name, asked.tools, self._thoughts)
-        except ContextExceeded:
-            logger.info("%s does not fit the model's context after %d messages", self._rollout, number)
+        except ContextExceeded as exceeded:
+            dialogue.note = str(exceeded)
             return Said("", truncated=True)
         except RequestRefused as refused:
             self.limit, dialogue.note = REFUSAL, str(refused)

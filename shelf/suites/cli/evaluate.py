@@ -273,9 +273,9 @@ def _show(outcome: EvaluationOutcome, title: str, console: Console, reads_calls:
             continue
         sent = "its own value counts" if other == LEFT_OUT else f"{other} was sent in its place"
         say(f"The endpoint does not take {name}: {sent}.")
-    refused = [line for line in log.lines if line.stop == REFUSAL]
-    if refused:
-        say(f"{len(refused)} rollouts ended with a refusal and count as failed: {refused[0].infra_message}")
+    for stop, what in {REFUSAL: "ended with a refusal", "length": "exceeded the endpoint's context"}.items():
+        if ended := [line.infra_message for line in log.lines if line.stop == stop and line.infra_message]:
+            say(f"{len(ended)} rollouts {what} and count as failed: {ended[0]}")
     if reads_calls and (sentence := unread(log.lines).sentence):
         say(sentence, style="bold yellow")
     if outcome.failed:

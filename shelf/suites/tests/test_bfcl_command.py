@@ -263,7 +263,13 @@ def test_an_odd_answer_is_of_its_rollout_alone_and_says_why(service_url, start_e
     assert [lines[number]["stop"] for number in (3, 4)] == ["refusal", "refusal"]
     assert "I cannot help with that" in lines[3]["infra_message"]
     assert lines[5]["labels"][-1] == "budget_cut" and not any(lines[number]["score"] for number in (3, 4, 5))
-    for sentence in ("2 rollouts ended with a refusal", "without a reasoning parser", "does not take temperature"):
+    assert "exceeds the available context size" in lines[5]["infra_message"]
+    for sentence in (
+        "2 rollouts ended with a refusal",
+        "1 rollouts exceeded the endpoint's context",
+        "without a reasoning parser",
+        "does not take temperature",
+    ):
         assert sentence in said
     assert json.loads((out / "settings.json").read_text())["replaced"] == dict.fromkeys(
         ("seed", "temperature"), "left out"

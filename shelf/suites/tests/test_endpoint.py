@@ -8,7 +8,9 @@ from http.server import BaseHTTPRequestHandler
 import httpx
 import pytest
 
+from seal.rollout.dialogue import Dialogue
 from shelf.suites.answers import ContextExceeded, EndpointFault, EndpointRefused, RequestRefused
+from shelf.suites.benchmark import EndpointSpeaker
 from shelf.suites.endpoint import LEFT_OUT, ChatClient, Endpoint, Sampling, without_proxy
 from tests.support.loopback import Loopback
 
@@ -483,6 +485,17 @@ def test_what_refuses_every_request_in_a_filter_s_words_is_no_refusal_of_this_on
 def test_a_dialogue_beyond_the_context_is_told_apart_in_the_words_of_many(status, text):
     with pytest.raises(ContextExceeded):
         reply_to((status, json.dumps({"error": {"message": text}})), attempts=1)
+
+
+def test_a_dialogue_beyond_the_context_is_noted_in_the_endpoint_s_words():
+    async def say(url):
+        client, dialogue = ChatClient(Endpoint(url, "m")), Dialogue()
+        said = await EndpointSpeaker(client, Sampling(), "task/0", 0).say(dialogue)
+        await client.close()
+        return said, dialogue.note
+
+    with answering([(400, "maximum context length is 100 tokens")]) as (url, _):
+        assert asyncio.run(say(url)) == (("", True), "maximum context length is 100 tokens")
 
 
 @pytest.mark.parametrize(
