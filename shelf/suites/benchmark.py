@@ -8,7 +8,6 @@ in training.
 """
 
 import asyncio
-import logging
 import signal
 import sys
 import zlib
@@ -39,8 +38,6 @@ from shelf.suites.endpoint import ChatClient, Endpoint, EvaluatedModel, Sampling
 from shelf.suites.journal import Journal, hold
 from shelf.suites.serving import environment_service, keep_running
 from shelf.suites.tool_calls import ChatRequest, chat_request
-
-logger = logging.getLogger(__name__)
 
 STEP = 0
 """The training step under which results are logged."""
