@@ -220,8 +220,8 @@ def list_groups(run: Run, filters: Asked, offset: int = 0, limit: int = 100, spr
 
 
 @api.get("/group")
-def show_group(run: Run, step: int, source: str, task: str, log: Log = "train") -> Response:
-    return _json(run.ask(whole_group, run.run.folder, log, step, source, task))
+def show_group(run: Run, step: int, source: str, task: str, prompt: int | None = None, log: Log = "train") -> Response:
+    return _json(run.ask(whole_group, run.run.folder, log, step, source, task, prompt))
 
 
 @api.get("/trajectory")

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 INDEX_FILE = "view_index.sqlite"
-VERSION = 2
+VERSION = 3
 TRAIN, VALIDATION = "train", "validation"
 WAIT_S = 10.0
 """Seconds to wait for another viewer that writes the index of the same run."""
@@ -53,8 +53,9 @@ CREATE TABLE file (
   size INTEGER NOT NULL, mtime INTEGER NOT NULL, UNIQUE (log, step));
 CREATE TABLE trajectory (
   id INTEGER PRIMARY KEY, file INTEGER NOT NULL, line INTEGER NOT NULL, offset INTEGER NOT NULL,
-  length INTEGER NOT NULL, log TEXT NOT NULL, step INTEGER NOT NULL, task TEXT NOT NULL, source TEXT NOT NULL,
-  category TEXT NOT NULL, split TEXT NOT NULL, sample INTEGER NOT NULL, score REAL NOT NULL, passed INTEGER NOT NULL,
+  length INTEGER NOT NULL, log TEXT NOT NULL, step INTEGER NOT NULL, prompt INTEGER NOT NULL, task TEXT NOT NULL,
+  source TEXT NOT NULL, category TEXT NOT NULL, split TEXT NOT NULL, sample INTEGER NOT NULL, score REAL NOT NULL,
+  passed INTEGER NOT NULL,
   w REAL, advantage REAL, stop TEXT NOT NULL, excluded INTEGER NOT NULL, infra TEXT, omega INTEGER,
   turns INTEGER NOT NULL, turns_passed INTEGER NOT NULL, calls INTEGER NOT NULL, errors INTEGER NOT NULL,
   tokens INTEGER NOT NULL, seconds REAL NOT NULL, labels TEXT NOT NULL, blames TEXT NOT NULL);
@@ -226,7 +227,7 @@ def _read_lines(db: sqlite3.Connection, file: int | None, log: str, step: int, s
         try:
             record, turns = index_line(raw, step, whole=raw != whole)
             trajectory = (identity + 1, file, number, start, len(raw), log, *_columns(record, turns))
-            db.execute(f"INSERT INTO trajectory VALUES ({','.join('?' * 28)})", trajectory)
+            db.execute(f"INSERT INTO trajectory VALUES ({','.join('?' * 29)})", trajectory)
             for turn in turns:
                 place = (identity + 1, log, record.step, record.category)
                 labelled = (*place, turn.turn, turn.label, kind_of(turn.label), turn.blame, turn.rule)
@@ -297,10 +298,12 @@ def tools(evidence: Any) -> tuple[str, ...]:
 
 
 def _columns(record: TrajectoryRecord, turns: Sequence[Turn]) -> tuple[object, ...]:
+    prompt = -1 if record.group is None else record.group  # a step may train two prompts with the same task
     return (
-        record.step, record.task_id, record.data_source, record.category, record.split, record.sample, record.score,
-        record.passed, record.w, record.advantage, record.stop, record.excluded, record.infra, record.omega_version,
-        record.turns, record.turns_passed, record.calls, record.errors, record.tokens, record.seconds,
+        record.step, prompt, record.task_id, record.data_source, record.category, record.split, record.sample,
+        record.score, record.passed, record.w, record.advantage, record.stop, record.excluded, record.infra,
+        record.omega_version, record.turns, record.turns_passed, record.calls, record.errors, record.tokens,
+        record.seconds,
         orjson.dumps(record.labels).decode(), orjson.dumps([turn.blame for turn in turns]).decode(),
     )  # fmt: skip
 

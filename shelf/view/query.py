@@ -20,7 +20,7 @@ PAGE = 500
 _COLUMNS = (
     "line", "log", "step", "task", "source", "category", "split", "sample", "score", "passed", "w", "advantage",
     "stop", "excluded", "infra", "omega", "turns", "turns_passed", "calls", "errors", "tokens", "seconds", "labels",
-    "blames",
+    "blames", "prompt",
 )  # fmt: skip
 _ORDERS = {
     "new": "t.step DESC, t.line",
@@ -145,12 +145,14 @@ def parse_key(key: str) -> tuple[str, int, int]:
     return log, int(step), int(line)
 
 
-def group(db: sqlite3.Connection, log: str, step: int, source: str, task: str) -> list[dict[str, Any]]:
-    """The rollouts of a prompt at a step, by sample."""
+def group(
+    db: sqlite3.Connection, log: str, step: int, source: str, task: str, prompt: int | None
+) -> list[dict[str, Any]]:
+    """The rollouts of a prompt at a step, by sample. prompt: its number; None for all prompts with the task."""
     rows = db.execute(
         f"SELECT {', '.join(_COLUMNS)} FROM trajectory WHERE log = ? AND step = ? AND task = ? AND source = ? "
-        "ORDER BY sample, line",
-        (log, step, task, source),
+        "AND prompt = coalesce(?, prompt) ORDER BY sample, line",
+        (log, step, task, source, prompt),
     )
     return [_row(row) for row in rows]
 
@@ -165,17 +167,17 @@ def groups(
     condition = where(filters)
     signal = f" HAVING count(DISTINCT {_COUNTS} g.score END) > 1 AND coalesce(max(abs(g.advantage)) > 0, 1)"
     inner = (
-        "SELECT g.step, g.source, g.task, count(*) AS size, sum(g.passed AND g.infra IS NULL) AS passed, "
+        "SELECT g.step, g.source, g.task, g.prompt, count(*) AS size, sum(g.passed AND g.infra IS NULL) AS passed, "
         f"avg({_COUNTS} g.score END) AS mean, sum(g.infra IS NOT NULL) AS infra, "
         "max(g.turns) AS turns, count(DISTINCT g.labels) AS kinds, group_concat(g.labels, char(10)) AS labels "
-        "FROM trajectory g WHERE g.log = ? AND (g.step, g.source, g.task) IN "
-        f"(SELECT t.step, t.source, t.task FROM trajectory t WHERE {condition.text}) "
-        "GROUP BY g.step, g.source, g.task" + (signal if spread else "")
+        "FROM trajectory g WHERE g.log = ? AND (g.step, g.source, g.task, g.prompt) IN "
+        f"(SELECT t.step, t.source, t.task, t.prompt FROM trajectory t WHERE {condition.text}) "
+        "GROUP BY 1, 2, 3, 4" + (signal if spread else "")
     )
     values = (filters.log, *condition.values)
     total = db.execute(f"SELECT count(*) FROM ({inner})", values).fetchone()[0]
     rows = db.execute(
-        f"SELECT * FROM ({inner}) ORDER BY {order} LIMIT ? OFFSET ?", (*values, _page(limit), max(0, offset))
+        f"SELECT * FROM ({inner}) ORDER BY {order}, prompt LIMIT ? OFFSET ?", (*values, _page(limit), max(0, offset))
     )
     return {"total": total, "offset": offset, "rows": [dict(row) | {"labels": _decided(row["labels"])} for row in rows]}
 

@@ -48,7 +48,7 @@ def trajectory(db: sqlite3.Connection, folder: RunFolder, key: str) -> dict[str,
         "messages": messages,
         "siblings": [
             {name: sibling[name] for name in ("key", "sample", "score", "labels", "infra")}
-            for sibling in group(db, row["log"], row["step"], row["source"], row["task"])
+            for sibling in group(db, row["log"], row["step"], row["source"], row["task"], row["prompt"])
         ],
         "neighbours": _neighbours(db, row),
     }
@@ -76,10 +76,13 @@ def _neighbours(db: sqlite3.Connection, row: sqlite3.Row) -> dict[str, str | Non
 
 
 def whole_group(
-    db: sqlite3.Connection, folder: RunFolder, log: str, step: int, source: str, task: str
+    db: sqlite3.Connection, folder: RunFolder, log: str, step: int, source: str, task: str, prompt: int | None
 ) -> dict[str, Any]:
-    """The rollouts of a prompt with their evidence; ValueError if there are none."""
-    rows = group(db, log, step, source, task)
+    """The rollouts of a prompt (see `group`) with their evidence; ValueError if there are none.
+
+    signal: as `groups` finds it.
+    """
+    rows = group(db, log, step, source, task, prompt)
     if not rows:
         raise ValueError(f"There is no group of {task} ({source}) at step {step} of the log {log}.")
     members, users = [], {}
@@ -90,7 +93,11 @@ def whole_group(
         for before, message in itertools.pairwise(place_messages(_messages(value), value.get("evidence"))):
             if message["action"] == 0 and message["turn"] is not None:
                 users.setdefault(message["turn"], before["content"])
-    return {"log": log, "step": step, "source": source, "task": task, "users": users, "members": members}
+    rewards = {row["score"] for row in rows if row["infra"] is None and not row["excluded"]}
+    advantages = [row["advantage"] for row in rows if row["advantage"] is not None]
+    signal = len(rewards) > 1 and (any(advantages) or not advantages)
+    place = {"log": log, "step": step, "source": source, "task": task}
+    return place | {"users": users, "members": members, "signal": signal}
 
 
 def _messages(value: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -118,7 +118,7 @@ class Viewed:
         """Where to look first: a group with signal, and both rollouts of a task that the run learnt; null if none."""
         folder, shown = self.run.folder, {"group": self.ask(first_group), "learnt": None}
         if group := shown["group"]:
-            place = (group["step"], group["source"], group["task"])
+            place = (group["step"], group["source"], group["task"], group["prompt"])
             rollouts = self.ask(whole_group, folder, TRAIN, *place)
             one = {member["passed"]: member for member in reversed(rollouts["members"]) if not member["infra"]}
             shown["group"] |= {"users": rollouts["users"], "pair": [one[True], one[False]] if len(one) > 1 else []}

@@ -17,7 +17,7 @@ from seal.launch.recipe import read_recipe
 from seal.records.trajectory import TrajectoryRecord
 from seal.settings import SealSettings
 from seal.system.paths import HOME
-from seal.training.closed_loop import ClosedLoop, mark_groups
+from seal.training.closed_loop import ClosedLoop, mark_groups, records_to_log
 from seal.training.log import RunLog
 from shelf.authoring.runs import open_episode
 from shelf.authoring.tests.bfcl_faults import InjectedFault, faults
@@ -69,13 +69,9 @@ def play_step(
         diagnosis=(), evidence=(), turns_passed=0,
     )  # fmt: skip
     standing = mark_groups([record.task_id for record in records], records)
-    advantages = _advantages(records)
+    advantages = [a if group.trains else 0.0 for a, group in zip(_advantages(records), standing, strict=True)]
     weights, report = loop.step(step, records, standing)
-    weighed = [
-        replace(record, w=weight, advantage=advantage) if group.counts else record
-        for record, group, weight, advantage in zip(records, standing, weights, advantages, strict=True)
-    ]
-    log.trajectories(step, weighed)
+    log.trajectories(step, records_to_log(records, standing, advantages, weights))
     seconds = {"step": 9.0 + rng.random(), "gen": 5.0, "old_log_prob": 1.0, "update_actor": 2.5}
     log.step(report.with_figures(seconds=seconds, seal_seconds=0.02, logp_diff_max=1e-6, logp_diff_mean=1e-7))
 

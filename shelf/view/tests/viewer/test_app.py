@@ -148,7 +148,7 @@ def test_each_message_of_the_policy_stands_beside_its_own_calls(viewed, logged):
 
 def test_a_group_shows_every_rollout_and_what_the_user_asked(viewed, logged):
     line = logged[30]
-    shown = viewed.ask(whole_group, viewed.run.folder, "train", line.step, line.data_source, line.task_id)
+    shown = viewed.ask(whole_group, viewed.run.folder, "train", line.step, line.data_source, line.task_id, None)
     assert [member["sample"] for member in shown["members"]] == list(range(8))
     users = [message["content"] for message in line.messages if message["role"] == "user"]
     assert shown["users"][0] == users[0]
@@ -197,6 +197,31 @@ def test_a_group_whose_advantages_are_0_has_no_signal_though_its_rewards_differ(
     viewed.index.update()
     whole, signal = (viewed.ask(groups, Filters(), 0, 500, spread)["rows"] for spread in (False, True))
     assert any(0 < group["passed"] < group["size"] for group in whole) and not signal
+    assert not any(page_of(viewed, group)["signal"] for group in whole)
+
+
+def page_of(viewed: Viewed, row: dict) -> dict:
+    """The page of a group in the list."""
+    place = [row[name] for name in ("step", "source", "task", "prompt")]
+    return viewed.ask(whole_group, viewed.run.folder, "train", *place)
+
+
+def test_two_prompts_of_a_step_with_the_same_task_are_two_groups(run):
+    path = run / "seal_log" / "trajectories" / "6.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    own, same = ([line for line in lines if line["group"] == number] for number in (1, 2))
+    for line, other in zip(own, same, strict=True):
+        other |= {name: line[name] for name in ("task_id", "data_source", "category")}
+        line |= {"excluded": line["score"] == 1.0}  # the reward that differs does not count
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    viewed = Viewed(find_runs([str(run)], Path())[0])
+    viewed.index.update()
+    task, found = own[0]["task_id"], viewed.ask(groups, Filters(step=6), 0, 500, False)["rows"]
+    pages = [page_of(viewed, row) for row in found if row["task"] == task]
+    assert [len(page["members"]) for page in pages] == [8, 8]
+    assert [page["signal"] for page in pages] == [False, True]
+    one = viewed.ask(trajectory, viewed.run.folder, pages[1]["members"][0]["key"])
+    assert [each["key"] for each in one["siblings"]] == [each["key"] for each in pages[1]["members"]]
 
 
 def _distance(group):

@@ -44,8 +44,8 @@ def test_every_line_is_indexed_as_the_records_read_it(run):
 
 def test_the_trainers_log_holds_w_and_advantage_of_what_counts(run):
     lines = read_log(run / "seal_log/trajectories/3.jsonl").lines
-    assert all((line.w is None) == (line.infra is not None) for line in lines)
-    assert any(line.advantage for line in lines) and all(0.5 <= line.w <= 2 for line in lines if line.w is not None)
+    assert all((line.w == 0) == (line.infra is not None) for line in lines)
+    assert any(line.advantage for line in lines) and all(0.5 <= line.w <= 2 for line in lines if line.infra is None)
 
 
 def test_new_steps_and_appended_lines_are_added(run):

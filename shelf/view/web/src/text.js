@@ -58,7 +58,7 @@ export const WORDS = {
   ρ: "utility of a label: how strongly turns with it count; 1 is neutral",
   w: "weight of a rollout, the mean ρ of its labels, clipped",
   A: "advantage: the rollout's reward against its group's, before it is weighted",
-  group: "the rollouts of one prompt in a step; it has signal if their rewards differ",
+  group: "the rollouts of one prompt in a step; it has signal if an advantage is not 0",
   lift: "pass rate with a cue less that without",
 };
 export const STAGES = { train: "rolling out", update: "updating", save: "saving", sync: "syncing weights", validate: "validating" };

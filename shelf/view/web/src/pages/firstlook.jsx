@@ -28,7 +28,7 @@ export function FirstLook({ run }) {
 }
 
 function Picked({ group, run }) {
-  const link = href("group", { run: run.name, step: group.step, source: group.source, task: group.task });
+  const link = href("group", { run: run.name, step: group.step, source: group.source, task: group.task, prompt: group.prompt });
   const failed = group.pair[1];
   const turn = Math.max(0, (failed?.labels ?? []).findIndex((label) => kind(label) !== "met"));
   const calls = (member) => (member.evidence[turn]?.actions ?? []).flatMap((action) => action.calls ?? []);

@@ -14,7 +14,7 @@ export function Groups({ params, run, fresh }) {
   const most = useNarrow(1080) ? 1 : 4;
   const [found, setFound] = useState(null);
   const [chosen, choose] = useState(-1);
-  const link = (row) => href("group", { run: run.name, log: params.log, step: row.step, source: row.source, task: row.task });
+  const link = (row) => href("group", { run: run.name, log: params.log, step: row.step, source: row.source, task: row.task, prompt: row.prompt });
   useKeys({
     j: () => choose((at) => Math.min((found?.total ?? 1) - 1, at + 1)),
     k: () => choose((at) => Math.max(0, at - 1)),
@@ -63,8 +63,8 @@ export function Groups({ params, run, fresh }) {
 }
 
 export function Group({ params, run, fresh }) {
-  const { log, step, source, task } = params;
-  const state = useApi(url("group", { run: run.name, log, step, source, task }), fresh);
+  const { log, step, source, task, prompt } = params;
+  const state = useApi(url("group", { run: run.name, log, step, source, task, prompt }), fresh);
   useKeys({ u: () => go("groups", { run: run.name, log }) });
   return <Answer state={state}>{(value) => <SideBySide group={value} run={run} />}</Answer>;
 }
@@ -87,8 +87,8 @@ function SideBySide({ group, run }) {
         {!exported && <a href={href("groups", { run: run.name, log: group.log === "train" ? "" : group.log })}>Groups</a>}
         <h1>{taskName(group.task, group.source)}</h1>
         <span class="dim">{group.log === "train" ? "step" : "validation at step"} {group.step}</span>
-        <Pips row={{ size: members.length, passed: alive.filter((member) => member.score >= 1).length }} />
-        {!spread && members.length > 1 && <span class="pill">no signal: the rewards are equal</span>}
+        <Pips row={{ size: members.length, passed: alive.filter((member) => member.passed).length }} />
+        {!group.signal && members.length > 1 && <span class="pill">no signal: {spread ? "no rollout has an advantage" : "the rewards are equal"}</span>}
       </div>
       {members.length === 1 && <Note>This task was played once at this step, so there is nothing to compare.</Note>}
       <p class="legendline"><span class="call common">as most rollouts</span><span class="call odd">differs from most</span><span class="call lacks">most made it, this one did not</span></p>
@@ -100,7 +100,7 @@ function SideBySide({ group, run }) {
               {members.map((member) => (
                 <th scope="col">
                   <a href={open(member)}>{member.sample}</a> <Mark row={member} />
-                  <small title={`w: ${WORDS.w}. A: ${WORDS.A}`}>{member.w === null && member.advantage === null ? (group.log === "train" ? (member.infra || member.excluded ? "does not count" : "w, A not recorded") : "") : `w ${number(member.w)}  A ${signed(member.advantage)}`}</small>
+                  <small title={`w: ${WORDS.w}. A: ${WORDS.A}`}>{group.log !== "train" ? "" : member.infra || member.excluded || member.w === 0 ? "does not count" : member.w === null ? "w, A not recorded" : `w ${number(member.w)}  A ${signed(member.advantage)}`}</small>
                 </th>
               ))}
             </tr>

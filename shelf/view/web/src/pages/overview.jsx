@@ -46,7 +46,7 @@ function Curves({ shown, focus, params, theme, known }) {
       </div>
       <h2 class="section">How it ran</h2>
       <div class="grid four">
-        <Panel title="Groups with signal" note="prompts whose rollouts differ in reward">
+        <Panel title="Groups with signal" note="prompts with an advantage that is not 0">
           <Compared shown={shown} of={(each) => each.signal} theme={theme} name="Groups with signal" min={0} format={(value) => number(value, 1)} />
         </Panel>
         <Stages run={run} theme={theme} of={of} />

@@ -37,7 +37,7 @@ function Shown({ value, run, params, replay }) {
     "]": () => open(sibling(1)),
     "[": () => open(sibling(-1)),
     u: () => go("trajectories", { run: run.name, ...filtersOf(params) }),
-    g: () => value.siblings.length > 1 && go("group", { run: run.name, log: value.log, step: figures.step, source: figures.source, task: record.task_id }),
+    g: () => value.siblings.length > 1 && go("group", { run: run.name, log: value.log, step: figures.step, source: figures.source, task: record.task_id, prompt: record.group }),
   });
   const siblings = exported ? value.siblings.filter((each) => sampled(run.name).keys.includes(each.key)) : value.siblings;
   const turns = useMemo(() => byTurn(value), [value]);
@@ -58,8 +58,8 @@ function Shown({ value, run, params, replay }) {
       <Figures
         items={[
           ["reward", <Mark row={{ ...figures, infra: record.infra }} />],
-          ["weight w", figures.w === null ? <Unrecorded value={value} /> : number(figures.w), "w"],
-          ["advantage A", figures.advantage === null ? <Unrecorded value={value} /> : signed(figures.advantage, 3), "A"],
+          ["weight w", figures.w ? number(figures.w) : <Unrecorded value={value} />, "w"],
+          ["advantage A", figures.advantage === null || figures.w === 0 ? <Unrecorded value={value} /> : signed(figures.advantage, 3), "A"],
           ["turns met", `${record.turns_passed ?? "–"} of ${figures.turns || "unknown"}`, "turn"],
           ["calls, errors", `${record.calls ?? "–"}, ${record.errors ?? "–"}`],
           ["tokens", `${record.tokens ?? "–"}${record.trained_share < 1 ? `, ${Math.round(100 * record.trained_share)}% trained` : ""}`],
@@ -74,7 +74,7 @@ function Shown({ value, run, params, replay }) {
       <div class="toolbar">
         {siblings.length > 1 && (
           <span class="siblings" role="group" aria-label="Rollouts of this prompt">
-            {!exported && <a class="button" href={href("group", { run: run.name, log: value.log, step: figures.step, source: figures.source, task: record.task_id })} title="Side by side (g)">Group</a>}
+            {!exported && <a class="button" href={href("group", { run: run.name, log: value.log, step: figures.step, source: figures.source, task: record.task_id, prompt: record.group })} title="Side by side (g)">Group</a>}
             {siblings.map((each) => (
               <a href={href("trajectory", { ...params, key: each.key })} class={each.key === value.key ? "here" : ""} aria-current={each.key === value.key ? "true" : undefined} title={`rollout ${each.sample}: reward ${each.score}, ${each.labels.map(words).join(", ") || each.infra}`} style={{ "--edge": labelColour(each.labels.find((label) => kind(label) !== "met") ?? each.labels.at(-1) ?? "") }}>{each.sample}</a>
             ))}
@@ -117,7 +117,7 @@ const quote = (text) => (/^[\w./@:-]+$/.test(text) ? text : `'${text.replaceAll(
 function Unrecorded({ value }) {
   const { record, log } = value;
   if (log !== "train") return <span class="dim">training only</span>;
-  return <span class="dim" title="Logs of this version record it for each trajectory that counts">{record.infra || record.excluded ? "does not count" : "not recorded"}</span>;
+  return <span class="dim" title="Logs of this version record it for each trajectory that counts">{record.infra || record.excluded || record.w === 0 ? "does not count" : "not recorded"}</span>;
 }
 
 function byTurn(value) {
