@@ -78,19 +78,7 @@ def read_log(path: Path | str, samples: dict[tuple, set[int]] | None = None) -> 
         raise ValueError(f"{path} {problem}: name a validation log (<step>.jsonl).")
     step = int(path.stem) if path.stem.isdigit() else None
     samples = {} if samples is None else samples
-
-    def parse(value: Mapping[str, Any]) -> TrajectoryRecord:
-        record, numbered = read_line(value, step)
-        prompt = (record.group, record.withdrawal)  # a step may train two prompts with the same task
-        seen = samples.setdefault((record.step, record.data_source, record.task_id, *prompt), set())
-        record = record if numbered else replace(record, sample=len(seen))
-        if record.sample in seen:
-            place = f"sample {record.sample} of {record.task_id} at step {record.step}"
-            raise ValueError(f"repeats {place}; remove one of the two")
-        seen.add(record.sample)
-        return record
-
-    return Log(*read_records(path, parse))
+    return Log(*read_records(path, lambda value: read_sample(value, step, samples)))
 
 
 def read_validation_dir(folder: Path | str) -> Log:
@@ -132,6 +120,19 @@ def read_line(value: Mapping[str, Any], file_step: int | None = None) -> tuple[T
     known = {"split": "", "sample": 0, "score": 0.0} | value
     known |= {"category": category, "data_source": _source(value.get("data_source"), category)}
     return TrajectoryRecord.from_line(known), "sample" in value
+
+
+def read_sample(value: Mapping[str, Any], file_step: int | None, samples: dict[tuple, set[int]]) -> TrajectoryRecord:
+    """The record of a log's line, numbered if the line is not; ValueError for a number that `samples` holds already."""
+    record, numbered = read_line(value, file_step)
+    prompt = (record.group, record.withdrawal)  # a step may train two prompts with the same task
+    seen = samples.setdefault((record.step, record.data_source, record.task_id, *prompt), set())
+    record = record if numbered else replace(record, sample=len(seen))
+    if record.sample in seen:
+        place = f"sample {record.sample} of {record.task_id} at step {record.step}"
+        raise ValueError(f"repeats {place}; remove one of the two")
+    seen.add(record.sample)
+    return record
 
 
 def has_validations(folder: RunFolder) -> bool:

@@ -14,7 +14,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -26,7 +25,7 @@ from seal.method.labels import EXCLUDED
 from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import step_files
-from shelf.statistics.log import MET, read_line
+from shelf.statistics.log import MET, read_sample
 
 logger = logging.getLogger(__name__)
 
@@ -216,7 +215,7 @@ def _read_file(db: sqlite3.Connection, log: str, step: int, path: Path) -> None:
 
 def _read_lines(db: sqlite3.Connection, file: int | None, log: str, step: int, stream: BinaryIO, size: int) -> None:
     """Index the first `size` bytes; a line that cannot be read, or that SQLite cannot hold, is noted as bad."""
-    offset = number = 0
+    offset, number, samples = 0, 0, {}
     identity = db.execute("SELECT coalesce(max(id), 0) FROM trajectory").fetchone()[0]
     while offset < size:
         whole = stream.readline()[: size - offset]
@@ -225,7 +224,7 @@ def _read_lines(db: sqlite3.Connection, file: int | None, log: str, step: int, s
             continue
         db.execute("SAVEPOINT line")
         try:
-            record, turns = index_line(raw, step, whole=raw != whole)
+            record, turns = index_line(raw, step, samples, whole=raw != whole)
             trajectory = (identity + 1, file, number, start, len(raw), log, *_columns(record, turns))
             db.execute(f"INSERT INTO trajectory VALUES ({','.join('?' * 29)})", trajectory)
             for turn in turns:
@@ -264,10 +263,12 @@ class Turn(NamedTuple):
     tools: tuple[str, ...]
 
 
-def index_line(raw: bytes, step: int | None, whole: bool = True) -> tuple[TrajectoryRecord, list[Turn]]:
+def index_line(
+    raw: bytes, step: int, samples: dict[tuple, set[int]], whole: bool
+) -> tuple[TrajectoryRecord, list[Turn]]:
     """A line's record without dialogue and evidence, and its turns; ValueError says what is wrong with the line.
 
-    step: the step of a line that names none. whole: whether a line break ends the line.
+    step: the step of a line that names none. samples: as for `read_sample`. whole: whether a line break ends the line.
     """
     try:
         value = parse(raw)
@@ -277,15 +278,15 @@ def index_line(raw: bytes, step: int | None, whole: bool = True) -> tuple[Trajec
     if not isinstance(value, dict):
         raise ValueError(f"a {type(value).__name__} where an object is expected")
     try:
-        record, _ = read_line({name: found for name, found in value.items() if name not in _LARGE}, step)
+        record = read_sample({name: found for name, found in value.items() if name not in _LARGE}, step, samples)
     except ValidationError as error:
         raise ValueError(first_error(error)) from None
     evidence = value["evidence"] if isinstance(value.get("evidence"), list) else ()
     diagnoses = {turn["turn"]: turn for turn in record.diagnosis if isinstance(turn.get("turn"), int)}
-    turns = []
-    for (number, label), seen in zip_longest(enumerate(record.labels), evidence[: len(record.labels)]):
-        found = diagnoses.get(number, {})
-        turns.append(Turn(number, label, found.get("blame"), found.get("rule"), tools(seen)))
+    turns, used = [], [tools(seen) for seen in evidence]  # of turns without a label too, which a page shows
+    for number, label in enumerate(record.labels):
+        found, called = diagnoses.get(number, {}), used[number] if number < len(used) else ()
+        turns.append(Turn(number, label, found.get("blame"), found.get("rule"), called))
     return record, turns
 
 

@@ -13,6 +13,7 @@ from shelf.statistics.log import read_log
 from shelf.view import index
 from shelf.view.index import INDEX_FILE, Index, Indexer
 from shelf.view.query import Filters, bad_lines, groups, trajectories
+from shelf.view.trajectory import trajectory
 
 
 def rows(index: Index, **filters) -> list[dict]:
@@ -129,8 +130,28 @@ def test_bad_lines_are_counted_with_their_place_and_spoil_nothing_else(run):
     assert len(rows(index, step=2)) == 18
 
 
+def test_the_samples_of_a_validation_are_those_of_its_statistics(run):
+    path = run / "validation_log/6.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    unnumbered = [{name: found for name, found in line.items() if name != "sample"} for line in lines[1:]]
+    path.write_text("".join(json.dumps(line) + "\n" for line in (lines[0], lines[0], *unnumbered, *unnumbered)))
+    index, log = indexed(run), read_log(path)
+    found = [(row["task"], row["sample"]) for row in rows(index, log="validation", step=6)]
+    assert found == [(line.task_id, line.sample) for line in log.lines] and len(found) == 2 * len(lines) - 1
+    assert [each["line"] for each in index.ask(bad_lines)["first"]] == [each.line for each in log.bad] == [2]
+
+
+def test_a_line_of_another_step_than_its_file_s_has_a_page(run):
+    path = run / "validation_log/6.jsonl"
+    path.write_text(path.read_text().replace('"step": 6', '"step": 7'))
+    index = indexed(run)
+    first = rows(index, log="validation", step=7)[0]
+    assert index.ask(trajectory, index.folder, first["key"])["record"]["task_id"] == first["task"]
+
+
 ODD = {
     "actions are a number": {"evidence": [{"actions": 5}]},
+    "actions of a turn without a label are a number": {"labels": [], "evidence": [{"actions": 5}]},
     "an action is a number": {"evidence": [{"actions": [5]}]},
     "a call has no name": {"evidence": [{"actions": [{"calls": [{}]}]}]},
     "needed is a number": {"evidence": [{"needed": 5}]},
