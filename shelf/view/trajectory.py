@@ -17,7 +17,7 @@ def raw_line(db: sqlite3.Connection, folder: RunFolder, key: str) -> tuple[dict[
     log, step, line = parse_key(key)
     row = db.execute(
         "SELECT t.*, f.name AS file_name FROM trajectory t JOIN file f ON f.id = t.file "
-        "WHERE t.log = ? AND f.step = ? AND t.line = ?",
+        "WHERE t.log = ? AND t.step = ? AND t.line = ?",
         (log, step, line),
     ).fetchone()
     if row is None:
