@@ -3,7 +3,7 @@
 import json
 from contextlib import suppress
 from pathlib import Path
-from signal import SIGTERM, Signals
+from signal import SIGKILL, SIGTERM, Signals
 from typing import NamedTuple, Self
 
 from seal.records.folder import RunFolder
@@ -27,8 +27,8 @@ class Ending(NamedTuple):
         if code == 0:
             return cls(exits.FINISHED, "finished", "The last step is trained.")
         if code < 0:
-            why = "its launcher ended" if -code == SIGTERM else "memory ran out"
-            killed = f"The training process was killed by {Signals(-code).name}, perhaps because {why}."
+            why = {SIGTERM: ", perhaps because its launcher ended", SIGKILL: ", perhaps because memory ran out"}
+            killed = f"The training process was killed by {Signals(-code).name}{why.get(-code, '')}."
             return cls(exits.INFRASTRUCTURE, "process", f"{killed} {AGAIN}")
         if full := full_folder([str(run_dir)]):
             return cls(exits.INFRASTRUCTURE, "error", f"{full} has no space left: make room there. {AGAIN}")

@@ -177,7 +177,12 @@ def test_the_first_process_that_knows_tells_how_a_run_ended(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "words"), [(signal.SIGKILL, "SIGKILL, perhaps because memory"), (signal.SIGTERM, "SIGTERM, .* launcher")]
+    ("number", "words"),
+    [
+        (signal.SIGKILL, "SIGKILL, perhaps because memory"),
+        (signal.SIGTERM, "SIGTERM, .* launcher"),
+        (signal.SIGSEGV, r"SIGSEGV\."),
+    ],
 )
 def test_a_training_process_that_was_killed_has_an_ending(tmp_path, number, words):
     killed = Ending.of_code(-number, tmp_path)
