@@ -150,7 +150,11 @@ def find_logs(named: Path, step: int | None, training: bool) -> tuple[StoredLog,
     if not wanted:
         raise ValueError(f"{named} has no step {step}: it has {enumeration([each for each, _ in files])}.")
     launches = read_launches(run)
-    return tuple(_found(path, each, training, run, launches) for each, path in wanted)
+    if training and not launches:
+        how = f"how {wanted[0][1]} was played is unknown"
+        raise ValueError(f"{run.launches} is missing, so {how}: only validations are read.")
+    of = {each: launches[launch_of_step(launches, each)] if launches else None for each, _ in wanted}
+    return tuple(StoredLog(path, each, training, run, of[each]) for each, path in wanted)
 
 
 def _record(line: Mapping[str, Any]) -> TrajectoryRecord:
@@ -158,13 +162,6 @@ def _record(line: Mapping[str, Any]) -> TrajectoryRecord:
         was = line.get("format", "unknown")
         raise ValueError(f"a rollout of format {was} lacks what a replay needs: play it again")
     return TrajectoryRecord.from_line(line)
-
-
-def _found(path: Path, step: int, training: bool, run: RunFolder, launches: Sequence[Launch]) -> StoredLog:
-    if training and not launches:
-        raise ValueError(f"{run.launches} is missing, so how {path} was played is unknown: only validations are read.")
-    launch = launches[launch_of_step(launches, step)] if launches else None
-    return StoredLog(path, step, training, run, launch)
 
 
 def judge(log: StoredLog, terms: Terms, omegas: Omegas, url: str) -> Iterator[Rescored]:
