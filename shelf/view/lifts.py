@@ -10,9 +10,6 @@ from seal.system.jsonl import step_files
 from shelf.statistics.intervals import PairedDifference, paired_difference
 from shelf.statistics.log import Log, read_log
 
-Scores = dict[tuple[int, str, str], float]
-"""The share of samples that passed, by step, data source and task."""
-
 
 class Lift(NamedTuple):
     """The interface's lift: pass rates without it (a) and with it (b), over all validations and at each with a pair.
@@ -46,12 +43,15 @@ def lift(records: Sequence[TrajectoryRecord]) -> Lift | None:
     return Lift(over(steps), {step: over([step]) for step in steps}) if steps else None
 
 
-def lift_values(log: Log) -> dict[str, Any]:
-    """The lift as JSON values, and how many lines of the log cannot be used.
+def lift_values(folder: RunFolder) -> dict[str, Any] | None:
+    """The lift as JSON values, and how many lines of the log cannot be used; None if the run logged no withdrawal.
 
     overall, and steps (at each validation): pass rates with and without the interface, and their difference with a 95 %
     interval. Without a pair, overall is None.
     """
+    log = withdrawal_log(folder)
+    if not (log.lines or log.bad):
+        return None
     found = lift(log.lines)
     steps = [{"step": step, **_figures(paired)} for step, paired in found.at.items()] if found else []
     return {"overall": _figures(found.overall) if found else None, "steps": steps, "bad": len(log.bad)}
@@ -62,7 +62,8 @@ def _figures(paired: PairedDifference) -> dict[str, Any]:
     return {"pairs": paired.pairs, **rates, "low": paired.low, "high": paired.high}
 
 
-def _scores(records: Sequence[TrajectoryRecord], side: str) -> Scores:
+def _scores(records: Sequence[TrajectoryRecord], side: str) -> dict[tuple[int, str, str], float]:
+    """The share of samples that passed, by step, data source and task."""
     passed: dict[tuple[int, str, str], list[bool]] = {}
     for record in records:
         if record.withdrawal == side:

@@ -16,7 +16,7 @@ from shelf.view import overview
 from shelf.view.examples import first_group, learnt
 from shelf.view.headline import headline
 from shelf.view.index import TRAIN, Index, stamp_of
-from shelf.view.lifts import lift_values, withdrawal_log
+from shelf.view.lifts import lift_values
 from shelf.view.query import By, Filters, bad_lines, counts, trajectories
 from shelf.view.report.run import logged_steps
 from shelf.view.runs import ViewedRun
@@ -79,13 +79,8 @@ class Viewed:
         self.ask = self.index.ask
         self._steps = Watched(lambda: [folder.steps], lambda: logged_steps(folder))
         self._stage = Watched(lambda: [folder.stages], lambda: read_stages(folder))
-        self._lift = Watched(lambda: [path for _, path in step_files(folder.withdrawals)], self._lift_now)
+        self._lift = Watched(lambda: [path for _, path in step_files(folder.withdrawals)], lambda: lift_values(folder))
         self._search = functools.lru_cache(maxsize=SEARCHES)(lambda log, text, _changes: search(self.index, log, text))
-
-    def _lift_now(self) -> dict[str, Any] | None:
-        if not step_files(self.run.folder.withdrawals):
-            return None
-        return lift_values(withdrawal_log(self.run.folder))
 
     def listed(self) -> dict[str, Any]:
         """The run in the list of runs; its signature changes with what the pages show, except for the stage."""
