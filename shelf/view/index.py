@@ -21,11 +21,10 @@ import orjson
 from pydantic import ValidationError
 
 from env_service.protocol import first_error
-from seal.method.labels import EXCLUDED
 from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import step_files
-from shelf.statistics.log import MET, read_sample
+from shelf.statistics.log import read_sample
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +62,7 @@ CREATE INDEX by_step ON trajectory (log, step, line);
 CREATE INDEX by_task ON trajectory (log, task, source, step, sample);
 CREATE TABLE turn (
   trajectory INTEGER NOT NULL, log TEXT NOT NULL, step INTEGER NOT NULL, category TEXT NOT NULL, turn INTEGER NOT NULL,
-  label TEXT NOT NULL, kind TEXT NOT NULL, blame TEXT, rule TEXT);
+  label TEXT NOT NULL, blame TEXT);
 CREATE INDEX turn_by_trajectory ON turn (trajectory);
 CREATE INDEX turn_by_label ON turn (log, label, step);
 CREATE TABLE tool (trajectory INTEGER NOT NULL, turn INTEGER NOT NULL, name TEXT NOT NULL);
@@ -71,11 +70,6 @@ CREATE INDEX tool_by_trajectory ON tool (trajectory, turn);
 CREATE INDEX tool_by_name ON tool (name);
 CREATE TABLE bad (file INTEGER NOT NULL, line INTEGER NOT NULL, problem TEXT NOT NULL);
 """
-
-
-def kind_of(label: str) -> str:
-    """The kind of a label: met, failed, or excluded (never counted)."""
-    return "met" if label in MET else "excluded" if label in EXCLUDED else "failed"
 
 
 @dataclass(frozen=True)
@@ -229,8 +223,7 @@ def _read_lines(db: sqlite3.Connection, file: int | None, log: str, step: int, s
             db.execute(f"INSERT INTO trajectory VALUES ({','.join('?' * 29)})", trajectory)
             for turn in turns:
                 place = (identity + 1, log, record.step, record.category)
-                labelled = (*place, turn.turn, turn.label, kind_of(turn.label), turn.blame, turn.rule)
-                db.execute("INSERT INTO turn VALUES (?,?,?,?,?,?,?,?,?)", labelled)
+                db.execute("INSERT INTO turn VALUES (?,?,?,?,?,?,?)", (*place, turn.turn, turn.label, turn.blame))
                 used = [(identity + 1, turn.turn, name) for name in turn.tools]
                 db.executemany("INSERT INTO tool VALUES (?,?,?)", used)
             identity += 1
@@ -254,12 +247,11 @@ def parse(raw: bytes) -> Any:
 
 
 class Turn(NamedTuple):
-    """One labelled turn: its position from 0, label, blame, rule, and the tools that it called or needed."""
+    """One labelled turn: its position from 0, label, blame, and the tools that it called or needed."""
 
     turn: int
     label: str
     blame: str | None
-    rule: str | None
     tools: tuple[str, ...]
 
 
@@ -285,8 +277,8 @@ def index_line(
     diagnoses = {turn["turn"]: turn for turn in record.diagnosis if isinstance(turn.get("turn"), int)}
     turns, used = [], [tools(seen) for seen in evidence]  # of turns without a label too, which a page shows
     for number, label in enumerate(record.labels):
-        found, called = diagnoses.get(number, {}), used[number] if number < len(used) else ()
-        turns.append(Turn(number, label, found.get("blame"), found.get("rule"), called))
+        called = used[number] if number < len(used) else ()
+        turns.append(Turn(number, label, diagnoses.get(number, {}).get("blame"), called))
     return record, turns
 
 

@@ -16,10 +16,10 @@ from seal.records.folder import RunFolder
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.lock import Holder
-from shelf.statistics.log import Log, planned_steps, values
+from shelf.statistics.log import MET, Log, planned_steps, values
 from shelf.statistics.summary import informative, summarise
-from shelf.view.index import VALIDATION, kind_of
-from shelf.view.report.run import Change, cue_of, cue_steps, quarters
+from shelf.view.index import VALIDATION
+from shelf.view.report.run import Change, Quarters, cue_of, cue_steps
 from shelf.view.runs import ViewedRun
 
 _FIGURES = {
@@ -85,9 +85,8 @@ def changes(steps: Sequence[StepRecord]) -> dict[str, Any] | None:
         means = parts.of(lambda step, label=label: step.label_shares.get(label, 0.0) if step.label_counts else None)
         if change := Change.between(*means):
             half = None if change.standard_error is None else reach * change.standard_error
-            row = {"label": label, "kind": kind_of(label), "first": change.before, "last": change.after, "half": half}
-            rows.append(row)
-    rows.sort(key=lambda row: (row["last"] - row["first"]) * (-1 if row["kind"] == "met" else 1))
+            rows.append({"label": label, "first": change.before, "last": change.after, "half": half})
+    rows.sort(key=lambda row: (row["last"] - row["first"]) * (-1 if row["label"] in MET else 1))
     first, last = ([step.step for step in part] for part in parts)
     return {"first": first, "last": last, "rows": rows}
 

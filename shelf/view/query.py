@@ -202,9 +202,9 @@ def counts(db: sqlite3.Connection, filters: Filters, by: By) -> list[dict[str, A
     join = "JOIN tool o ON o.trajectory = u.trajectory AND o.turn = u.turn" if by == "tool" else ""
     turn = _of_turns(filters)
     rows = db.execute(
-        f"SELECT {column} AS at, u.label AS label, u.kind AS kind, u.blame AS blame, count(*) AS count FROM turn u "
+        f"SELECT {column} AS at, u.label AS label, count(*) AS count FROM turn u "
         f"JOIN trajectory t ON t.id = u.trajectory {join} WHERE {condition.text} AND {turn.text or 'true'} "
-        "GROUP BY 1, 2, 3, 4",
+        "GROUP BY 1, 2",
         (*condition.values, *turn.values),
     )
     return [dict(row) for row in rows]

@@ -17,7 +17,7 @@ export function movingMean(values, half) {
   });
 }
 
-// series: {name, colour, values, low?, high?, faint?, dash?, fill?, points?, bars?, format?, quiet?} over the steps `x`.
+// series: {name, colour, values, low?, high?, faint?, dash?, fill?, points?, bars?, quiet?} over the steps `x`.
 // low and high draw a band, or with `bars` one interval per point. stacked: values are shares of a whole, one on the other.
 export function Chart({ x, series, height = 190, stacked = false, min = null, max = null, format = (value) => value.toFixed(3), theme, name, sync = "step", percents = false }) {
   const box = useRef(null);
@@ -132,8 +132,7 @@ export function Chart({ x, series, height = 190, stacked = false, min = null, ma
   const value = (each) => {
     const found = each.values[place];
     if (found === null || found === undefined) return "–";
-    const own = each.format ?? format;
-    return each.low && each.low[place] !== undefined && each.low[place] !== null ? `${own(found)} (${own(each.low[place])} to ${own(each.high[place])})` : own(found);
+    return each.low && each.low[place] !== undefined && each.low[place] !== null ? `${format(found)} (${format(each.low[place])} to ${format(each.high[place])})` : format(found);
   };
   const summary = said.map((each) => `${each.name} ${value(each)}`).join(", ");
   return (

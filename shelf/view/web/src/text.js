@@ -33,7 +33,7 @@ export const call = ({ name, arguments: given }) =>
   `${name}(${given && typeof given === "object" ? Object.entries(given).map(([key, value]) => `${key}=${written(value)}`).join(", ") : written(given ?? "")})`;
 export const shown = (value) => (value === undefined ? "absent" : typeof value === "string" ? value : JSON.stringify(value));
 
-const KINDS = { pass: "met", correct_abstention: "met", checker_error: "excluded", gt_error: "excluded", budget_cut: "excluded", inherited: "excluded" };
+const KINDS = { pass: "met", correct_abstention: "met", checker_error: "excluded", gt_error: "excluded", budget_cut: "excluded" };
 export const kind = (label) => KINDS[label] ?? "failed";
 
 const COLOURS = {

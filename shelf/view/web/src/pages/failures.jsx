@@ -129,7 +129,7 @@ function Changes({ value, log }) {
               {value.rows.map((row) => {
                 const change = 100 * (row.last - row.first);
                 const sure = row.half !== null && Math.abs(row.last - row.first) > row.half;
-                const better = row.kind === "met" ? change > 0 : change < 0;
+                const better = kind(row.label) === "met" ? change > 0 : change < 0;
                 return (
                   <tr>
                     <td><Label label={row.label} /></td>
