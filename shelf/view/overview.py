@@ -12,6 +12,7 @@ import orjson
 from scipy import stats
 
 from seal.method.interface.cues import EVERYWHERE, Cue, Omega, catalogue
+from seal.method.labels import EXCLUDED, SYNONYMS
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
@@ -100,12 +101,12 @@ def reached(steps: Sequence[StepRecord]) -> list[dict[str, Any]]:
         names = {cue.rpartition("/")[2] for cue in step.cues}
         helped = {known[name].label for name in names if name in known}
         for label, count in step.label_counts.items():
-            if kind_of(label) == "failed":
+            if label not in MET | EXCLUDED:
                 turns[label] += count
-                with_cue[label] += count if label in helped else 0
+                with_cue[label] += count if SYNONYMS.get(label, label) in helped else 0
     has_cue = {cue.label for cue in known.values()}
     return [
-        {"label": label, "turns": count, "with_cue": with_cue[label], "has_cue": label in has_cue}
+        {"label": label, "turns": count, "with_cue": with_cue[label], "has_cue": SYNONYMS.get(label, label) in has_cue}
         for label, count in turns.most_common()
         if count
     ]
