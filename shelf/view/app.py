@@ -176,6 +176,8 @@ def _filters(request: Request) -> Filters:
 
 Run = Annotated[Viewed, Depends(_viewed)]
 Runs = Annotated[list[Viewed], Depends(_several)]
+Offset = Annotated[int, Query(ge=0)]
+Limit = Annotated[int, Query(ge=1, le=query.PAGE)]
 Asked = Annotated[Filters, Depends(_filters)]
 
 
@@ -210,12 +212,12 @@ def show_failures(run: Run, filters: Asked, by: By = "step") -> Response:
 
 
 @api.get("/trajectories")
-def list_trajectories(run: Run, filters: Asked, offset: int = 0, limit: int = 100) -> Response:
+def list_trajectories(run: Run, filters: Asked, offset: Offset = 0, limit: Limit = 100) -> Response:
     return _json(run.trajectories(filters, offset, limit))
 
 
 @api.get("/groups")
-def list_groups(run: Run, filters: Asked, offset: int = 0, limit: int = 100, spread: bool = False) -> Response:
+def list_groups(run: Run, filters: Asked, offset: Offset = 0, limit: Limit = 100, spread: bool = False) -> Response:
     return _json(run.ask(query.groups, filters, offset, limit, spread))
 
 

@@ -160,7 +160,8 @@ def stage(folder: RunFolder, begun: Sequence[Mapping[str, Any]], last: int | Non
     line, planned = begun[-1], planned_steps(begun)
     since = line.get("time")
     seconds = max(0.0, time.time() - since) if isinstance(since, int | float) else None
-    running = _runs(folder)
+    holder = Holder.of(folder.lock)  # one on another machine cannot be asked
+    running = None if holder is None or holder.host != platform.node() else not holder.gone
     return {
         **{name: line.get(name) for name in ("stage", "step", "of")},
         "planned": planned,
@@ -168,9 +169,3 @@ def stage(folder: RunFolder, begun: Sequence[Mapping[str, Any]], last: int | Non
         "running": running,
         "finished": not running and last is not None and last == planned,
     }
-
-
-def _runs(folder: RunFolder) -> bool | None:
-    """Return whether a launcher on this machine works in the folder; None if its lock file does not say."""
-    holder = Holder.of(folder.lock)
-    return None if holder is None or holder.host != platform.node() else not holder.gone

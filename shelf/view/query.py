@@ -115,13 +115,9 @@ def trajectories(
     rows = db.execute(
         f"SELECT {', '.join(f't.{name}' for name in _COLUMNS)} FROM trajectory t WHERE {condition.text} "
         f"ORDER BY {order} LIMIT ? OFFSET ?",
-        (*condition.values, _page(limit), max(0, offset)),
+        (*condition.values, limit, offset),
     )
     return {"total": total, "offset": offset, "rows": [_row(row) for row in rows]}
-
-
-def _page(limit: int) -> int:
-    return min(max(1, limit), PAGE)
 
 
 def _row(row: sqlite3.Row) -> dict[str, Any]:
@@ -176,9 +172,7 @@ def groups(
     )
     values = (filters.log, *condition.values)
     total = db.execute(f"SELECT count(*) FROM ({inner})", values).fetchone()[0]
-    rows = db.execute(
-        f"SELECT * FROM ({inner}) ORDER BY {order}, prompt LIMIT ? OFFSET ?", (*values, _page(limit), max(0, offset))
-    )
+    rows = db.execute(f"SELECT * FROM ({inner}) ORDER BY {order}, prompt LIMIT ? OFFSET ?", (*values, limit, offset))
     return {"total": total, "offset": offset, "rows": [dict(row) | {"labels": _decided(row["labels"])} for row in rows]}
 
 
