@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
-import orjson
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -176,9 +175,9 @@ def _filters(request: Request) -> Filters:
 
 Run = Annotated[Viewed, Depends(_viewed)]
 Runs = Annotated[list[Viewed], Depends(_several)]
+Asked = Annotated[Filters, Depends(_filters)]
 Offset = Annotated[int, Query(ge=0)]
 Limit = Annotated[int, Query(ge=1, le=query.PAGE)]
-Asked = Annotated[Filters, Depends(_filters)]
 
 
 @api.get("/runs")
@@ -250,9 +249,4 @@ def _page(name: str) -> Response:
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    # Some answers have numbers as keys; NaN and infinity become null. A log may hold values that orjson refuses.
-    try:
-        content = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
-    except orjson.JSONEncodeError:
-        content = encode(value)
-    return Response(content, status, media_type="application/json")
+    return Response(encode(value), status, media_type="application/json")

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-import orjson
-
+from env_service.encoding import encode
 from seal import __version__
 from seal.system.files import write_text
 from shelf.view.app import STATIC
@@ -30,7 +29,11 @@ def write_page(runs: Sequence[ViewedRun], path: Path, sample: int) -> int:
     answers: dict[str, Any] = {}
     with contextlib.closing(Replayer()) as replayer:
         for number, run in enumerate(viewed):
-            run.index.update()
+            try:
+                run.index.update()
+            except sqlite3.Error as error:
+                what = f"the index {run.index.path} cannot be written ({error})"
+                raise OSError(f"{what}: make room for it, or end the program that holds it.") from error
             answers |= _answers(run, len(range(number, sample, len(viewed))), replayer)
     listed = [run.listed() for run in viewed]
     for each in listed:
@@ -77,7 +80,7 @@ def page(answers: dict[str, Any]) -> str:
     """The page with these answers; nothing in them can close the element that holds them."""
     script, style = ((STATIC / name).read_text(encoding="utf-8") for name in ("app.js", "app.css"))
     icon = base64.b64encode((STATIC / "favicon.svg").read_bytes()).decode()
-    data = orjson.dumps(answers, option=orjson.OPT_NON_STR_KEYS).decode().replace("<", "\\u003c")
+    data = encode(answers).decode().replace("<", "\\u003c")
     policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; base-uri 'none'"
     return f"""<!doctype html>
 <html lang="en">

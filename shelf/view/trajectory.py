@@ -92,7 +92,7 @@ def whole_group(
         members.append(row | {name: found if isinstance(found, list) else [] for name, found in said.items()})
         for before, message in itertools.pairwise(place_messages(_messages(value), value.get("evidence"))):
             if message["action"] == 0 and message["turn"] is not None:
-                users.setdefault(message["turn"], before["content"])
+                users.setdefault(str(message["turn"]), before["content"])
     rewards = {row["score"] for row in rows if row["infra"] is None and not row["excluded"]}
     advantages = [row["advantage"] for row in rows if row["advantage"] is not None]
     signal = len(rewards) > 1 and (any(advantages) or not advantages)
