@@ -144,7 +144,7 @@ def _other_wording(folder: RunFolder, steps: Sequence[StepRecord]) -> bool | Non
     sent = {value.get("step"): value.get("omega") for value in values(folder.log("omega"))}
     for step in reversed(steps):
         before = sent.get(step.step - 1)
-        if step.omega and before and before.get("version") == step.omega.version:
+        if step.omega and isinstance(before, Mapping) and before.get("version") == step.omega.version:
             try:
                 return Omega.from_json(before).digest != step.omega.digest
             except ValueError:

@@ -1,5 +1,6 @@
 """One trajectory or one group, read from its place in the log."""
 
+import contextlib
 import itertools
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -26,8 +27,10 @@ def raw_line(db: sqlite3.Connection, folder: RunFolder, key: str) -> tuple[dict[
     with (place / row["file_name"]).open("rb") as stream:
         stream.seek(row["offset"])
         raw = stream.read(row["length"])
-    value = parse(raw)
-    if not isinstance(value, dict):
+    value = None
+    with contextlib.suppress(ValueError):
+        value = parse(raw)
+    if not isinstance(value, dict) or value.get("task_id") != row["task"]:
         raise ValueError(f"{key} has changed since it was indexed: load the page again.")
     return value, row
 

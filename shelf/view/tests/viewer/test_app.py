@@ -1,8 +1,10 @@
 """The viewer's answers agree with the logs, and it gives them only to whom it should."""
 
+import contextlib
 import json
 import re
 import shutil
+import sqlite3
 import time
 from collections import Counter
 from dataclasses import replace
@@ -13,15 +15,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from env_service.environments.kit.tool_calls import write_message
+from seal.method.interface.cues import catalogue
 from seal.records.folder import RunFolder
+from seal.records.step import SentOmega, StepRecord
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.lock import lock
 from shelf.statistics.log import Log, read_log, read_validation_dir
 from shelf.view import plots
 from shelf.view.app import POLICY, STATIC
-from shelf.view.export import write_page
+from shelf.view.export import page, write_page
 from shelf.view.headline import headline
 from shelf.view.lifts import lift, withdrawal_log
+from shelf.view.overview import reached
 from shelf.view.query import Filters, counts, groups, trajectories
 from shelf.view.report.run import read_run
 from shelf.view.runs import find_runs
@@ -151,7 +156,7 @@ def test_a_group_shows_every_rollout_and_what_the_user_asked(viewed, logged):
     shown = viewed.ask(whole_group, viewed.run.folder, "train", line.step, line.data_source, line.task_id, None)
     assert [member["sample"] for member in shown["members"]] == list(range(8))
     users = [message["content"] for message in line.messages if message["role"] == "user"]
-    assert shown["users"][0] == users[0]
+    assert shown["users"]["0"] == users[0]
 
 
 def test_the_overview_is_that_of_the_steps_log(viewed, played):
@@ -159,6 +164,7 @@ def test_the_overview_is_that_of_the_steps_log(viewed, played):
     shown = viewed.overview()
     assert shown["reward"] == [step["reward_mean"] for step in steps]
     assert shown["w"]["max"] == [step["w"]["max"] for step in steps]
+    assert shown["total_seconds"] == [step["seconds"]["step"] for step in steps]
     for label, values in shown["labels"].items():
         assert [value or 0 for value in values] == [step["label_counts"].get(label, 0) for step in steps]
     run, log = read_run(played), read_validation_dir(played)
@@ -184,7 +190,7 @@ def test_the_first_look_is_a_group_with_signal_and_a_task_that_was_learnt(run):
     assert shown["learnt"]["before"]["record"]["task_id"] == task == shown["learnt"]["after"]["record"]["task_id"]
     assert (shown["learnt"]["before"]["key"], shown["learnt"]["turn"]) == ("validation:0:1", 0)
     group, others = shown["group"], viewed.ask(groups, Filters(), 0, 500, True)["rows"]
-    assert [member["passed"] for member in group["pair"]] == [1, 0] and group["users"][0]
+    assert [member["passed"] for member in group["pair"]] == [1, 0] and group["users"]["0"]
     assert _distance(group) == min(map(_distance, others)) and others[0]["step"] == 6  # the list is newest first
 
 
@@ -501,6 +507,45 @@ def test_the_page_and_the_picture_of_the_report_colour_labels_alike():
     for label, colour in plots.LABELS.items():
         assert f"--label-{numbers.pop(label)}:{colour}" in light.replace(": ", ":")
     assert not numbers and f"--label-0:{plots.OTHER}" in light.replace(": ", ":")
+
+
+def test_an_exported_page_holds_what_no_json_of_utf_8_does():
+    answers = {"text": "</script>\ud800", "deep": json.loads("[" * 400 + "]" * 400)}
+    held = re.search(r'id="seal-export">(.*?)</script>', page(answers), re.DOTALL)[1]
+    assert json.loads(held)["text"].startswith("</script>")
+
+
+def test_an_export_whose_index_another_program_holds_is_refused_in_a_sentence(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("shelf.view.index.WAIT_S", 0.1)
+    with contextlib.closing(sqlite3.connect(Viewed(find_runs([str(run)], Path())[0]).index.path)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        with pytest.raises(OSError, match="cannot be written"):
+            write_page(find_runs([str(run)], Path()), tmp_path / "page.html", 1)
+
+
+def test_a_line_whose_file_was_written_again_is_not_shown_as_another(run):
+    viewed = Viewed(find_runs([str(run)], Path())[0])
+    viewed.index.update()
+    path = run / "seal_log/trajectories/1.jsonl"
+    text = path.read_text()
+    for changed in (text[100:], text.replace(text.split('"task_id": "')[1].split('"')[0], "multi_turn_base_0", 1)):
+        path.write_text(changed)
+        with pytest.raises(ValueError, match="has changed since"):
+            viewed.line("train:1:1")
+
+
+def test_a_label_of_the_release_is_reached_by_the_cue_of_its_synonym():
+    cue = next(cue for cue in catalogue().values() if cue.label == "missing_tool_call")
+    step = StepRecord(1, SentOmega(0, "", (cue.name,)), label_counts={"empty_turn_model_response": 3})
+    assert [(row["turns"], row["with_cue"], row["has_cue"]) for row in reached([step])] == [(3, 3, True)]
+
+
+@pytest.mark.parametrize("omega", [5, [1], {"version": "x"}])
+def test_a_damaged_interface_in_the_log_leaves_its_page(run, omega):
+    path = run / "seal_log/omega.jsonl"
+    path.write_text("".join(json.dumps({"step": step, "omega": omega}) + "\n" for step in range(6)))
+    shown = Viewed(find_runs([str(run)], Path())[0]).omega()
+    assert shown["cues"] and shown["other_wording"] is None
 
 
 def test_reading_leaves_the_logs_as_they_were(run):
