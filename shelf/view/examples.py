@@ -10,6 +10,7 @@ from rich.text import Text
 from env_service.environments.bfcl.python_calls import write_call
 from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord
+from seal.system.text import clipped, one_line
 from shelf.statistics.log import MET, Log
 from shelf.statistics.tables import table
 from shelf.view.query import Filters, groups
@@ -73,7 +74,7 @@ def learnt_example(log: Log) -> Table | None:
 
 
 def _said(line: TrajectoryRecord, turn: int) -> list[Text]:
-    """The messages of a turn, without the system message; a model's text is never read as markup."""
+    """The messages of a turn, without the system message; a model's text is neither markup nor a terminal's command."""
     spoken = [
         message
         for message in place_messages(line.messages, line.evidence)
@@ -84,7 +85,7 @@ def _said(line: TrajectoryRecord, turn: int) -> list[Text]:
         actions = line.evidence[turn]["actions"] if message["action"] is not None else ()
         calls = actions[message["action"]]["calls"] if actions else ()
         content = "\n".join(write_call(call["name"], call["arguments"]) for call in calls) or str(message["content"])
-        content = content if len(content) <= _LONGEST_MESSAGE else content[:_LONGEST_MESSAGE] + " ..."
+        content = clipped("\n".join(map(one_line, content.split("\n"))), _LONGEST_MESSAGE)
         style = "bold" if message["speaker"] == "policy" else ""
         texts.append(Text.assemble((f"{message['speaker']}: ", "dim"), (content, style)))
     return [*texts, *([Text(f"... {len(spoken) - len(texts)} more")] if len(spoken) > len(texts) else [])]

@@ -10,7 +10,7 @@ from shelf.statistics.log import Log
 from shelf.view.examples import learnt_example
 
 ASKED = ({"role": "system", "content": "ls cd"}, {"role": "user", "content": "List [bold]files[/bold]."})
-WRONG = (*ASKED, {"role": "assistant", "content": "I cannot do that."})
+WRONG = (*ASKED, {"role": "assistant", "content": "I \x1b]0;cannot\x07do\x1b[2J that."})
 RIGHT = (*ASKED, {"role": "assistant", "content": '<tool_call>{"name":"ls","arguments":{}}</tool_call>'})
 
 
@@ -37,7 +37,8 @@ def test_the_example_failed_in_every_sample_before_and_passes_in_every_one_after
     text = shown(*lines, record(two, 8, 1.0, RIGHT, turns=2))
     assert f"{two}, turn 2, before and after" in text  # a task of several turns comes first
     assert "step 0: missing_tool_call" in text and "step 8: passed" in text
-    assert "policy: I cannot do that." in text and '<tool_call>{"name":"ls"' in text and "ls cd" not in text
+    assert "policy: I do that." in text and "\x1b" not in text  # no word of a model commands a terminal
+    assert '<tool_call>{"name":"ls"' in text and "ls cd" not in text
     assert "user: List [bold]files[/bold]." in text  # what a model or a user says is never markup
     text = shown(*lines, record(two, 8, 1.0, RIGHT, turns=2), record(two, 8, 0.0, WRONG, sample=1, turns=2))
     assert f"{one}, turn 1, before and after" in text
