@@ -61,9 +61,9 @@ def same_model(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | No
 def training_launches(folder: RunFolder, last: float = float("inf")) -> dict[int, Mapping[str, Any]]:
     """The facts of the launches that trained a run up to the step `last`, by the step that each continued after."""
     lines = read_jsonl(folder.launches) if folder.launches.exists() else ()
-    values = [line.value for line in lines if isinstance(line, Line) and {"step", "config"} <= line.value.keys()]
+    values = [line.value for line in lines if isinstance(line, Line) and isinstance(line.value.get("config"), dict)]
     # Of several launches at a step, the last one has trained what stays.
-    return {value["step"]: value for value in values if value["step"] < last}
+    return {step: value for value in values if isinstance(step := value.get("step"), int) and step < last}
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any], step: int) -> list[Change]:

@@ -11,11 +11,12 @@ from typing import NamedTuple, Self
 
 from seal.method.interface.cues import EVERYWHERE
 from seal.method.interface.evolve import Event
+from seal.records.changes import flatten, training_launches
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord, shares
 from seal.system.jsonl import BadLine, step_files
-from shelf.statistics.log import Log, has_validations, read_log, read_validation_dir, values
+from shelf.statistics.log import Log, has_validations, read_log, read_validation_dir
 
 QUARTER = 4
 _SECONDS = 3600.0
@@ -228,9 +229,9 @@ def training_cost(run: RunFolder, last: int) -> list[tuple[str, str]]:
     endpoint counts them; device hours, given for several devices, are the sum of their wall times. A figure that one
     of the steps lacks is left out.
     """
-    launches = list(_launches(run))
+    launches = list(_launches(run, last))
     began = launches[0][0] if launches else 0  # the log may hold the step of another run's checkpoint
-    steps = [step for step in read_steps(run.steps)[0] if began < step.step <= last] if run.steps.is_file() else []
+    steps = [step for step in logged_steps(run)[0] if began < step.step <= last]
     seconds = [step.total_seconds or None for step in steps]
     devices = [next((count for after, count, _ in launches[::-1] if after < step.step), None) for step in steps]
     hours = [None if None in pair else pair[0] * pair[1] / _SECONDS for pair in zip(seconds, devices, strict=True)]
@@ -245,13 +246,13 @@ def training_cost(run: RunFolder, last: int) -> list[tuple[str, str]]:
     return [(name, text(sum(values))) for name, values, text in columns if None not in values and sum(values)]
 
 
-def _launches(run: RunFolder) -> Iterator[tuple[int, int, str]]:
+def _launches(run: RunFolder, last: int) -> Iterator[tuple[int, int, str]]:
     """The step after which each launch continued, its number of devices and their kind; nothing without launches."""
-    for value in values(run.launches):
-        trainer = value.get("config", {}).get("trainer", {})
-        counts = trainer.get("n_gpus_per_node"), trainer.get("nnodes")
+    for step, facts in training_launches(run, last).items():
+        config = dict(flatten(facts["config"]))
+        counts = config.get("trainer.n_gpus_per_node"), config.get("trainer.nnodes")
         if all(isinstance(count, int) for count in counts):
-            yield int(value.get("step", 0)), counts[0] * counts[1], str(trainer.get("device") or "device")
+            yield step, counts[0] * counts[1], str(config.get("trainer.device") or "device")
 
 
 def _duration(seconds: float) -> str:
