@@ -6,6 +6,7 @@ from pathlib import Path
 from textwrap import fill
 
 import pandas as pd
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -17,6 +18,7 @@ from shelf.statistics.tables import percent
 from shelf.view.plots import colours, draw_rates, tidy
 from shelf.view.report.run import Run, teaching
 
+rcParams["text.parse_math"] = False  # a name may hold dollar signs
 STAGES = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00")
 """The colours of the longest stages of a step."""
 
