@@ -25,6 +25,7 @@ from shelf.view.runs import ViewedRun
 
 _FIGURES = {
     "step": "step",
+    "total_seconds": "total_seconds",
     "reward": "reward_mean",
     "signal": "groups_with_spread",
     "seal_seconds": "seal_seconds",
@@ -78,13 +79,12 @@ def changes(steps: Sequence[StepRecord]) -> dict[str, Any] | None:
 
     half: half of Student's 95 % interval of the difference of two means over steps; null if a quarter has one step.
     """
-    parts = quarters(steps)
+    parts = Quarters.split(steps)
     if parts is None:
         return None
     rows, reach = [], float(stats.t.ppf(0.975, 2 * len(parts.first) - 2))
     for label in dict.fromkeys(label for part in parts for step in part for label in step.label_counts):
-        means = parts.of(lambda step, label=label: step.label_shares.get(label, 0.0) if step.label_counts else None)
-        if change := Change.between(*means):
+        if change := Change.between(*parts.share(label)):
             half = None if change.standard_error is None else reach * change.standard_error
             rows.append({"label": label, "first": change.before, "last": change.after, "half": half})
     rows.sort(key=lambda row: (row["last"] - row["first"]) * (-1 if row["label"] in MET else 1))

@@ -16,7 +16,7 @@ from shelf.statistics.log import MET
 from shelf.statistics.summary import Summary
 from shelf.statistics.tables import percent
 from shelf.view.plots import colours, draw_rates, tidy
-from shelf.view.report.run import Run, teaching
+from shelf.view.report.run import Quarters, Run, teaching
 
 rcParams["text.parse_math"] = False  # a name may hold dollar signs
 STAGES = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00")
@@ -54,9 +54,8 @@ def _reward(axes: Axes, run: Run) -> None:
         smooth = pd.Series(rewards).rolling(2 * window + 1, center=True, min_periods=1).mean()
         axes.plot(steps, smooth, color="#0072B2", linewidth=2, label=f"mean of {2 * window + 1} steps")
         axes.legend(frameon=False, fontsize=8, loc="lower right")
-    quarters = run.quarters
-    if quarters:
-        for part, mean in zip((quarters.first, quarters.last), quarters.rewards, strict=True):
+    if parts := Quarters.split(run.steps):
+        for part, mean in zip(parts, parts.rewards, strict=True):
             if mean is None:
                 continue
             left, right = part[0].step - 0.4, part[-1].step + 0.4

@@ -14,11 +14,10 @@ from seal.method.interface.evolve import Event
 from seal.records.changes import flatten, training_launches
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, read_steps
-from seal.records.trajectory import TrajectoryRecord, shares
+from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import BadLine, step_files
 from shelf.statistics.log import Log, has_validations, read_log, read_validation_dir
 
-QUARTER = 4
 _SECONDS = 3600.0
 
 
@@ -71,11 +70,15 @@ class Quarters(NamedTuple):
     first: tuple[StepRecord, ...]
     last: tuple[StepRecord, ...]
 
+    @classmethod
+    def split(cls, steps: Sequence[StepRecord]) -> Self | None:
+        """First and last quarter of the steps; None for fewer than two steps."""
+        size = max(1, len(steps) // 4)
+        return cls(tuple(steps[:size]), tuple(steps[-size:])) if len(steps) > 1 else None
+
     def of(self, value: Callable[[StepRecord], float | None]) -> tuple[Mean | None, Mean | None]:
         """The mean of a figure in both quarters, over the steps that have it."""
-        first, last = (
-            Mean.of([figure for figure in map(value, steps) if figure is not None]) for steps in (self.first, self.last)
-        )
+        first, last = (Mean.of([figure for figure in map(value, steps) if figure is not None]) for steps in self)
         return first, last
 
     @property
@@ -83,17 +86,9 @@ class Quarters(NamedTuple):
         """The mean training reward of both quarters."""
         return self.of(lambda step: step.reward_mean)
 
-    @property
-    def labels(self) -> tuple[dict[str, float], dict[str, float]]:
-        """The label shares of both quarters, pooled over their steps."""
-        first, last = (shares(_label_counts(steps)) for steps in (self.first, self.last))
-        return first, last
-
-
-def quarters(steps: Sequence[StepRecord]) -> Quarters | None:
-    """First and last quarter of the steps; None for fewer than two steps."""
-    size = max(1, len(steps) // QUARTER)
-    return Quarters(tuple(steps[:size]), tuple(steps[-size:])) if len(steps) > 1 else None
+    def share(self, label: str) -> tuple[Mean | None, Mean | None]:
+        """The mean share of a label among the turns of a step, in both quarters."""
+        return self.of(lambda step: step.label_shares.get(label, 0.0) if step.label_counts else None)
 
 
 def by_task(lines: Iterable[TrajectoryRecord]) -> dict[tuple[str, str], list[TrajectoryRecord]]:
@@ -140,11 +135,6 @@ class Run:
     bad: tuple[BadLine, ...]
 
     @property
-    def quarters(self) -> Quarters | None:
-        """First and last quarter of the steps; None for fewer than two steps."""
-        return quarters(self.steps)
-
-    @property
     def seal_share(self) -> float | None:
         """The share of the steps' wall time that SEAL itself takes in the trainer."""
         total = sum(step.total_seconds for step in self.steps)
@@ -153,7 +143,8 @@ class Run:
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """Every label seen in training, most frequent first."""
-        return tuple(label for label, count in _label_counts(self.steps).most_common() if count)
+        counts = sum((Counter(step.label_counts) for step in self.steps), Counter())
+        return tuple(label for label, count in counts.most_common() if count)
 
     @cached_property
     def cues(self) -> dict[str, tuple[int, ...]]:
@@ -206,10 +197,6 @@ def ranges(steps: Sequence[int]) -> str:
         else:
             parts.append([step, step])
     return ", ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in parts)
-
-
-def _label_counts(steps: Sequence[StepRecord]) -> Counter[str]:
-    return sum((Counter(step.label_counts) for step in steps), Counter())
 
 
 def teaching(steps: Sequence[StepRecord]) -> dict[str, Counter[str]]:

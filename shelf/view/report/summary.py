@@ -105,9 +105,8 @@ def _validation_problems(run: Run, log: Log) -> list[str]:
     return problems
 
 
-def _training(run: Run) -> list[RenderableType]:
-    quarters = run.quarters
-    if quarters is None:
+def _training(run: Run, withdrawal: Log) -> list[RenderableType]:
+    if (quarters := Quarters.split(run.steps)) is None:
         return [Text(f"{len(run.steps)} training steps logged: first and last cannot be compared.")]
     parts: list[RenderableType] = [_figure_table(run, quarters), _label_table(run, quarters)]
     parts += [*_cues(run), *_teaching(run)]
@@ -122,19 +121,19 @@ def _training(run: Run) -> list[RenderableType]:
     infra = sum(sum(step.infra.values()) for step in run.steps)
     notes += [f"{infra} trajectories failed for reasons other than the policy"] if infra else []
     notes += map(str, logged_changes(run.folder, run.steps[-1].step))
-    return [*parts, Text("".join(f"{note[0].upper()}{note[1:]}.\n" for note in notes), style="dim")]
+    return [*tables, Text("".join(f"{note[0].upper()}{note[1:]}.\n" for note in notes), style="dim")]
 
 
 def _figure_table(run: Run, quarters: Quarters) -> Table:
-    spans = [f"steps {ranges([step.step for step in part])}" for part in (quarters.first, quarters.last)]
+    spans = [f"steps {ranges([step.step for step in part])}" for part in quarters]
     made = table("Training", ["what", *spans, "change"])
-    if practised := practice(run.folder):
+    if practised := practice(run.rollouts):
         tasks, change = practised
         what = f"reward of the same {tasks} tasks"
         made.add_row(what, f"{change.before:.3f}", f"{change.after:.3f}", str(change), style="bold")
     means = (str(mean or "-") for mean in quarters.rewards)
     made.add_row("mean reward of the steps ± SE", *means, str(Change.between(*quarters.rewards) or "-"))
-    weights = [[step.w for step in part if step.w] for part in (quarters.first, quarters.last)]
+    weights = [[step.w for step in part if step.w] for part in quarters]
     if all(weights):
         first, last = (statistics.fmean(w.mean for w in part) for part in weights)
         made.add_row("mean weight w", f"{first:.2f}", f"{last:.2f}", f"{round(last, 2) - round(first, 2):+.2f}")
@@ -151,12 +150,13 @@ def _figure_table(run: Run, quarters: Quarters) -> Table:
 
 def _label_table(run: Run, quarters: Quarters) -> Table:
     columns = ["label", "first", "last", "change", "rho first", "rho last"]
-    made = table("Labels, % of turns in training, and their utility", columns)
+    made = table("Labels, % of a step's turns in training, and their utility", columns)
     for label in run.labels:
-        first, last = (shares.get(label, 0.0) for shares in quarters.labels)
+        first, last = (mean and mean.value for mean in quarters.share(label))
+        change = "-" if None in (first, last) else f"{100 * (last - first):+.1f}"
         rho = (step.rho.get(label) for step in (run.steps[0], run.steps[-1]))
         utilities = ("-" if value is None else f"{value:.2f}" for value in rho)
-        made.add_row(label, percent(first), percent(last), f"{100 * (last - first):+.1f}", *utilities)
+        made.add_row(label, percent(first), percent(last), change, *utilities)
     return made
 
 

@@ -68,14 +68,14 @@ function Summary({ run }) {
   };
   const cues = Object.values(run.cues).filter((steps) => steps.includes(run.step[last])).length;
   const lost = Object.values(run.infra).flat().reduce((sum, value) => sum + (value ?? 0), 0);
-  const total = run.step.reduce((sum, _, at) => sum + (run.seconds.step?.[at] ?? 0), 0);
+  const total = run.total_seconds.reduce((sum, value) => sum + value, 0);
   const items = [
-    ["reward, last quarter", run.step.length ? <>{number(end, 3)} {run.step.length > 1 && <small class={end >= first ? "good" : "worse"}>{signed(end - first, 3)}</small>}</> : "–"],
+    ["reward, last quarter", run.step.length ? <>{number(end, 3)} {first !== null && end !== null && run.step.length > 1 && <small class={end >= first ? "good" : "worse"}>{signed(end - first, 3)}</small>}</> : "–"],
     ["turns met, last step", percent(last >= 0 ? met(last) : null), "turn"],
     ["mean w, last step", number(run.w.mean[last], 2), "w"],
     ["active cues, last step", last >= 0 ? cues : "–", "Ω, cue"],
-    ["training time", seconds(total)],
-    ["per step", run.step.length ? seconds(total / run.step.length) : "–"],
+    ["training time", seconds(total || null)],
+    ["per step", seconds(total ? total / run.step.length : null)],
     ...(lost ? [["lost to infrastructure", count(lost)]] : []),
   ];
   return <Figures items={items} />;
@@ -266,7 +266,7 @@ function Stages({ run, theme, of }) {
   const series = colours.map((name, at) => ({ name, colour: runColour(at), values: run.seconds[name] }));
   if (rest.length) series.push({ name: "other stages", colour: "var(--label-0)", values: run.step.map((_, at) => rest.reduce((sum, name) => sum + (run.seconds[name][at] ?? 0), 0)) });
   const own = run.step.reduce((sum, _, at) => sum + (run.seal_seconds[at] ?? 0), 0);
-  const total = run.step.reduce((sum, _, at) => sum + (run.seconds.step?.[at] ?? 0), 0);
+  const total = run.total_seconds.reduce((sum, value) => sum + value, 0);
   return (
     <Panel title="Seconds per step" note={total ? `${of}by stage; SEAL's own part in the trainer ${percent(own / total, 2)}` : `${of}by stage`}>
       {series.length ? <Chart x={run.step} series={series} stacked min={0} theme={theme} name="Seconds per step" format={(value) => `${number(value, 1)} s`} /> : <Missing>No times are logged.</Missing>}
