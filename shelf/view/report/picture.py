@@ -23,21 +23,24 @@ STAGES = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00")
 """The colours of the longest stages of a step."""
 
 
-def draw(run: Run, rows: Sequence[Summary], headline: str, path: Path) -> None:
-    """Draw a run as a PNG file with six panels over steps; panels without data say so. rows: its validations."""
+def draw(run: Run, rows: Sequence[Summary], turns: bool, headline: str, path: Path) -> None:
+    """Draw a run as a PNG file with six panels over steps; panels without data say so.
+
+    rows: its validations. turns: as for `draw_rates`.
+    """
     figure = Figure(figsize=(13, 10.5), layout="constrained")
     figure.suptitle(fill(headline, 110), x=0.01, ha="left", fontsize=13, fontweight="bold")
     panels = figure.subplots(3, 2)
     _reward(panels[0, 0], run)
-    _validation(panels[0, 1], rows)
+    _validation(panels[0, 1], rows, turns)
     _labels(panels[1, 0], run)
-    (_teaching if run.plain_rewards else _rho)(panels[1, 1], run)
+    (_teaching if teaching(run.steps) else _rho)(panels[1, 1], run)
     _cues(panels[2, 0], run)
     _time(panels[2, 1], run)
     if len(run.steps) > 1:
-        first = min([run.steps[0].step, *(row.step for row in rows)])
+        steps = [run.steps[0].step, run.steps[-1].step, *(row.step for row in rows)]
         for axes in panels.flat:
-            axes.set_xlim(first - 0.5, run.steps[-1].step + 0.5)
+            axes.set_xlim(min(steps) - 0.5, max(steps) + 0.5)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
 
@@ -70,12 +73,11 @@ def _reward(axes: Axes, run: Run) -> None:
     tidy(axes)
 
 
-def _validation(axes: Axes, rows: Sequence[Summary]) -> None:
+def _validation(axes: Axes, rows: Sequence[Summary], turns: bool) -> None:
     _title(axes, "Validation without cues (average with 95% interval)")
     if not rows:
         return _empty(axes, "no validation logged")
-    whole = any(row.passed for row in rows)
-    draw_rates(axes, rows, turns=not whole and any(row.turn_rate for row in rows))
+    draw_rates(axes, rows, turns)
     top = axes.get_ylim()[1]
     axes.set_ylim(0, top * 1.1)
     axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -130,7 +132,7 @@ def _teaching(axes: Axes, run: Run) -> None:
     lifts = pd.DataFrame(rows, columns=["step", "lift", "prompts"]).eval("lift = lift * prompts").groupby("step").sum()
     sums = lifts.reindex([step.step for step in run.steps]).fillna(0).rolling(window, min_periods=1).sum()
     axes.plot(sums["lift"] / sums["prompts"], color="#D55E00", linewidth=2, label="lift of the cues")
-    plain = pd.Series(run.plain_rewards).rolling(window, min_periods=1).mean()
+    plain = pd.Series(run.rollouts.plain).rolling(window, min_periods=1).mean()
     axes.plot(plain, color="#0072B2", linewidth=2, label="reward, no cues")
     axes.axhline(0, color="#888888", linewidth=0.8)
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -125,6 +125,17 @@ def logged_steps(folder: RunFolder) -> tuple[tuple[StepRecord, ...], tuple[BadLi
     return read_steps(folder.steps) if folder.steps.is_file() else ((), ())
 
 
+class Rollouts(NamedTuple):
+    """The mean rewards of training rollouts that count, and the bad lines of their logs.
+
+    tasks: by data source and task, of each step that played it. plain: by step, of those that saw no cue.
+    """
+
+    tasks: dict[tuple[str, str], list[float]]
+    plain: dict[int, float]
+    bad: list[BadLine]
+
+
 @dataclass(frozen=True)
 class Run:
     """The logs of one run; validation is None before its first validation."""
@@ -152,11 +163,17 @@ class Run:
         return cue_steps(self.steps)
 
     @cached_property
-    def plain_rewards(self) -> dict[int, float]:
-        """With a teacher: the mean reward of the rollouts that saw no cue, by step."""
-        logs = step_files(self.folder.trajectories) if any(step.teaching for step in self.steps) else ()
-        plain = {step: [x.score for x in read_log(path).lines if x.usable and not x.cues] for step, path in logs}
-        return {step: fmean(scores) for step, scores in plain.items() if scores}
+    def rollouts(self) -> Rollouts:
+        """What its training rollouts show; only those of one step are held at a time."""
+        found = Rollouts({}, {}, [])
+        for step, path in step_files(self.folder.trajectories):
+            log = read_log(path)
+            found.bad.extend(log.bad)
+            for task, lines in by_task(log.lines).items():
+                found.tasks.setdefault(task, []).append(fmean(line.score for line in lines))
+            if scores := [line.score for line in log.lines if line.usable and not line.cues]:
+                found.plain[step] = fmean(scores)
+        return found
 
 
 def read_run(folder: Path | str) -> Run:
@@ -170,17 +187,13 @@ def read_run(folder: Path | str) -> Run:
     return Run(files, steps, read_validation_dir(files.path) if has_validations(files) else None, bad)
 
 
-def practice(folder: RunFolder) -> tuple[int, Change] | None:
+def practice(rollouts: Rollouts) -> tuple[int, Change] | None:
     """The number of tasks that several steps played, and the change of their mean reward from first to last time.
 
-    The means of first and last steps also differ because other tasks are drawn; this change is paired by task. Rollouts
-    that infrastructure lost or the recipe excludes do not count. None if fewer than two tasks were repeated.
+    The means of first and last steps also differ because other tasks are drawn; this change is paired by task. None if
+    fewer than two tasks were repeated.
     """
-    rewards: dict[tuple[str, str], list[float]] = {}
-    for _step, path in step_files(folder.trajectories):
-        for task, lines in by_task(read_log(path).lines).items():
-            rewards.setdefault(task, []).append(fmean(line.score for line in lines))
-    pairs = [(means[0], means[-1]) for means in rewards.values() if len(means) > 1]
+    pairs = [(means[0], means[-1]) for means in rollouts.tasks.values() if len(means) > 1]
     if len(pairs) < 2:
         return None
     error = stdev(last - first for first, last in pairs) / math.sqrt(len(pairs))

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from seal.system.jsonl import step_files
+from seal.system.jsonl import BadLine
 from seal.training.checkpoints import last_step
 from shelf.statistics.comparison import Side, compare
 from shelf.statistics.launches import logged_changes
@@ -37,22 +37,24 @@ def summarise(run_dir: Path | str) -> tuple[RenderableType, ...]:
     run = read_run(run_dir)
     first = headline(run.folder, run.steps, run.validation.lines if run.validation else ())
     rows = summarise_log(run.validation) if run.validation else ()
-    draw(run, rows, first, run.folder.picture)
+    # If no whole task passes, the turns say more.
+    turns = not any(row.passed for row in rows) and any(row.turns_passed for row in rows)
+    draw(run, rows, turns, first, run.folder.picture)
     example = learnt_example(run.validation) if run.validation else None
+    withdrawal = withdrawal_log(run.folder)
     return (
         Text(f"{first}\n", style="bold"),
-        *_validation(run, rows),
-        *_training(run),
+        *_validation(run, rows, turns),
+        *_training(run, withdrawal),
         *([example] if example else []),
+        *_bad_lines(run.bad, run.validation.bad if run.validation else (), run.rollouts.bad, withdrawal.bad),
         _output_files(run),
     )
 
 
-def _validation(run: Run, rows: Sequence[Summary]) -> list[RenderableType]:
+def _validation(run: Run, rows: Sequence[Summary], turns: bool) -> list[RenderableType]:
     if not run.validation:
         return [Text("No validation yet: before and after cannot be compared.")]
-    # If no whole task passes, the turns say more.
-    turns = not any(row.passed for row in rows) and any(row.turns_passed for row in rows)
     first = [row for row in rows if row.step == run.validation.steps[0]]
     parts = [_before_after(run.validation, rows, turns), Text(_validation_notes(run.validation, first), style="dim")]
     return [*parts, *(Text(problem, style="bold red") for problem in _validation_problems(run, run.validation))]
@@ -96,9 +98,8 @@ def _validation_notes(log: Log, first: Sequence[Summary]) -> str:
 
 
 def _validation_problems(run: Run, log: Log) -> list[str]:
-    problems = [f"{len(log.bad)} bad lines; the first is {log.bad[0]}"] if log.bad else []
     leak = not_held_out(run.folder.path, log.lines)
-    problems += [*([leak] if leak else []), *name_mixtures([log]), *missing_sentences([log])]
+    problems = [*([leak] if leak else []), *name_mixtures([log]), *missing_sentences([log])]
     failed = sum(line.infra is not None for line in log.lines)
     if failed:
         problems.append(f"{failed} rollouts did not run to their end for reasons other than the policy: not counted.")
@@ -108,9 +109,8 @@ def _validation_problems(run: Run, log: Log) -> list[str]:
 def _training(run: Run, withdrawal: Log) -> list[RenderableType]:
     if (quarters := Quarters.split(run.steps)) is None:
         return [Text(f"{len(run.steps)} training steps logged: first and last cannot be compared.")]
-    parts: list[RenderableType] = [_figure_table(run, quarters), _label_table(run, quarters)]
-    parts += [*_cues(run), *_teaching(run)]
-    notes = [_lift_sentence(run)] if step_files(run.folder.withdrawals) else []
+    tables = [_figure_table(run, quarters), _label_table(run, quarters), *_cues(run), *_teaching(run)]
+    notes = [_lift_sentence(withdrawal)] if withdrawal.lines else []
     if run.seal_share is not None:
         seconds = statistics.fmean(step.total_seconds for step in run.steps)
         notes.append(f"SEAL itself took {percent(run.seal_share, 2)} % of the {seconds:.1f} s of a step")
@@ -189,13 +189,18 @@ def _teaching(run: Run) -> list[RenderableType]:
     return [made] if whole else []
 
 
-def _lift_sentence(run: Run) -> str:
+def _lift_sentence(withdrawal: Log) -> str:
     """A sentence on the lift of the whole interface on the tasks of `seal.data.withdrawal`."""
-    if (measured := lift(withdrawal_log(run.folder).lines)) is None:
+    if (measured := lift(withdrawal.lines)) is None:
         return "no task was played with and without the interface"
     found = measured.overall
     rates = f"{percent(found.mean_b)} % with the interface and {percent(found.mean_a)} % without"
     return f"other tasks of the training side passed {rates}, {with_difference(found)}"
+
+
+def _bad_lines(*logs: Sequence[BadLine]) -> list[Text]:
+    texts = (f"{len(bad)} bad lines, left out of every figure; the first is {bad[0]}" for bad in logs if bad)
+    return [Text(text, style="bold red") for text in texts]
 
 
 def _output_files(run: Run) -> RenderableType:
@@ -208,5 +213,4 @@ def _output_files(run: Run) -> RenderableType:
     for name, command in {"rollouts, cues": "view", "all rates": "stats"}.items():
         files.add_row(Text(name, style="dim"), Text(f"seal {command} {named}", overflow="fold"))
     files.add_row(Text("words", style="dim"), Text("docs/glossary.md"))
-    bad = f"{len(run.bad)} bad lines in {folder.steps.name}; the first is {run.bad[0]}" if run.bad else ""
-    return Group(*([Text(bad, style="bold red")] if bad else []), Text("More", style="bold"), files)
+    return Group(Text("More", style="bold"), files)

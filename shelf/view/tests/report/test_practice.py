@@ -7,7 +7,7 @@ import pytest
 
 from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
-from shelf.view.report.run import practice
+from shelf.view.report.run import Run, practice
 
 
 def write_steps(folder, *steps):
@@ -23,6 +23,10 @@ def write_steps(folder, *steps):
     return RunFolder(folder)
 
 
+def rollouts(folder):
+    return Run(folder, (), None, ()).rollouts
+
+
 def test_tasks_are_compared_with_themselves_and_what_came_once_or_was_lost_does_not_count(tmp_path):
     easy, hard, once = 0, 1, 2
     folder = write_steps(
@@ -31,7 +35,7 @@ def test_tasks_are_compared_with_themselves_and_what_came_once_or_was_lost_does_
         [(hard, 0.0, None), (hard, 0.0, None)],
         [(easy, 1.0, None), (easy, 0.0, "engine"), (hard, 1.0, None), (hard, 0.0, None), (hard, 1.0, None)],
     )
-    tasks, change = practice(folder)
+    tasks, change = practice(rollouts(folder))
     assert tasks == 2
     assert (change.before, change.after) == (0.25, pytest.approx((1 + 2 / 3) / 2))
     assert change.standard_error == pytest.approx((2 / 3 - 0.5) / math.sqrt(2) / math.sqrt(2))
@@ -42,8 +46,8 @@ def test_rollouts_that_the_recipe_excludes_do_not_count(tmp_path):
     path = folder.trajectories / "2.jsonl"
     cut, *rest = path.read_text().splitlines()
     path.write_text("\n".join([json.dumps(json.loads(cut) | {"score": 0.0, "excluded": True}), *rest, ""]))
-    assert practice(folder)[1].after == 1.0
+    assert practice(rollouts(folder))[1].after == 1.0
 
 
 def test_without_a_task_that_comes_back_there_is_nothing_to_compare(tmp_path):
-    assert practice(write_steps(tmp_path, [(0, 1.0, None)], [(1, 1.0, None)])) is None
+    assert practice(rollouts(write_steps(tmp_path, [(0, 1.0, None)], [(1, 1.0, None)]))) is None

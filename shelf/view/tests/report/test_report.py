@@ -11,7 +11,7 @@ from scipy import stats
 
 from shelf.view.cli.report import app
 from shelf.view.overview import changes
-from shelf.view.report.run import ranges, read_run
+from shelf.view.report.run import Quarters, ranges, read_run
 from shelf.view.report.summary import summarise
 from shelf.view.tests.report.sample_run import write_run
 from tests.support.commands import run
@@ -62,7 +62,7 @@ def test_quarters_hold_the_means_of_their_steps(tmp_path):
     run = read_run(write_run(tmp_path / "run"))
     lines = [json.loads(line) for line in (tmp_path / "run" / "seal_log" / "steps.jsonl").read_text().splitlines()]
     rewards = [line["reward_mean"] for line in lines]
-    first, last = run.quarters.rewards
+    first, last = Quarters.split(run.steps).rewards
     assert first.value == pytest.approx(statistics.fmean(rewards[:10]))
     assert last.value == pytest.approx(statistics.fmean(rewards[-10:]))
     assert first.standard_error == pytest.approx(statistics.stdev(rewards[:10]) / 10**0.5)
@@ -156,6 +156,54 @@ def test_broken_lines_are_named_and_the_rest_reported(tmp_path):
     text = text_of(summarise(folder)).replace("\n", " ")
     assert "steps.jsonl:41" in text
     assert "step 40 lacks 1 tasks" in text
+
+
+def test_bad_lines_of_rollouts_and_withdrawals_are_named(tmp_path):
+    folder = write_run(tmp_path / "run")
+    for name in ("trajectories", "withdrawal"):
+        path = folder / "seal_log" / name / "3.jsonl"
+        path.parent.mkdir()
+        path.write_bytes(b'{"task_id": "\xff"}\n{"task')
+    text = text_of(summarise(folder)).replace("\n", "")
+    assert text.count("2 bad lines") == 2 and "trajectories/3.jsonl:1" in text and "withdrawal/3.jsonl:1" in text
+
+
+@pytest.mark.parametrize(
+    "launch", [{"step": "x", "config": {}}, {"step": 0, "config": 5}, {"step": 0, "config": {"trainer": 5}}]
+)
+def test_a_launch_that_cannot_be_read_leaves_the_report(tmp_path, launch):
+    folder = write_run(tmp_path / "run")
+    (folder / "seal_log" / "launches.jsonl").write_text(json.dumps(launch) + "\n")
+    assert "wall time" in text_of(summarise(folder))
+
+
+def test_the_picture_shows_the_rates_of_the_table_up_to_the_last_validation(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, *_, **__: drawn.append(figure))
+    folder = write_run(tmp_path / "run", steps=6, validations=(0, 8))  # killed before it logged step 8
+    for path in (folder / "validation_log").iterdir():
+        lines = [json.loads(line) | {"score": 0.0, "turns_passed": 0} for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "% of tasks passed" in text_of(summarise(folder))
+    validation = drawn[0].axes[1]
+    assert validation.get_ylabel() == "tasks passed, %" and validation.get_xlim() == (-0.5, 8.5)
+
+
+def test_the_name_of_a_run_is_not_a_formula(tmp_path):
+    folder = write_run(tmp_path / "lr$1^$", steps=2, validations=())
+    summarise(folder)
+    assert (folder / "report.png").is_file()
+
+
+def test_the_table_of_labels_and_the_viewer_name_the_same_shares(tmp_path):
+    folder = write_run(tmp_path / "run", steps=8, validations=())
+    path = folder / "seal_log" / "steps.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[0]["label_counts"] = {"pass": 10, "state_mismatch": 990}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (shown,) = (row for row in changes(read_run(folder).steps)["rows"] if row["label"] == "state_mismatch")
+    (row,) = (line.split() for line in text_of(summarise(folder)).splitlines() if line.startswith(" state_mismatch"))
+    assert row[1:3] == [f"{100 * shown[name]:.1f}" for name in ("first", "last")]
 
 
 def test_a_folder_without_a_run_is_refused_in_one_sentence(tmp_path, capsys):

