@@ -122,7 +122,10 @@ def cue_of(event: Event) -> str:
 
 def logged_steps(folder: RunFolder) -> tuple[tuple[StepRecord, ...], tuple[BadLine, ...]]:
     """The training steps of a run, ascending, and the bad lines of their log; nothing before the first step."""
-    return read_steps(folder.steps) if folder.steps.is_file() else ((), ())
+    steps, bad = read_steps(folder.steps) if folder.steps.is_file() else ((), ())
+    if steps and steps[0].step == min(training_launches(folder), default=0):
+        return steps[1:], bad  # the first one is of the checkpoint of another run, from which this one continues
+    return steps, bad
 
 
 class Rollouts(NamedTuple):
@@ -230,8 +233,7 @@ def training_cost(run: RunFolder, last: int) -> list[tuple[str, str]]:
     of the steps lacks is left out.
     """
     launches = list(_launches(run, last))
-    began = launches[0][0] if launches else 0  # the log may hold the step of another run's checkpoint
-    steps = [step for step in logged_steps(run)[0] if began < step.step <= last]
+    steps = [step for step in logged_steps(run)[0] if step.step <= last]
     seconds = [step.total_seconds or None for step in steps]
     devices = [next((count for after, count, _ in launches[::-1] if after < step.step), None) for step in steps]
     hours = [None if None in pair else pair[0] * pair[1] / _SECONDS for pair in zip(seconds, devices, strict=True)]

@@ -6,7 +6,7 @@ import pytest
 
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord
-from shelf.view.report.run import training_cost
+from shelf.view.report.run import logged_steps, training_cost
 
 
 @pytest.fixture
@@ -35,6 +35,8 @@ def test_the_cost_adds_up_over_steps_and_launches(run):
 
 def test_the_step_of_the_checkpoint_where_a_run_began_is_another_runs(run):
     run.launches.write_text(run.launches.read_text().splitlines()[1] + "\n")
+    run.steps.write_text("".join(run.steps.read_text().splitlines(keepends=True)[1:]))
+    assert [step.step for step in logged_steps(run)[0]] == [3]
     assert dict(training_cost(run, 3))["cuda hours"] == f"{4 * 30 / 3600:.3g}"
     assert dict(training_cost(run, 3))["rollouts"] == "4"
 
