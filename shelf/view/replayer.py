@@ -33,8 +33,8 @@ class Replayer:
         """Return the results of a replay; {"why": sentence} if the line cannot be played again.
 
         run: its launches name the files of synthesised tasks. turns: as in `simulated.states`. plain: for each message
-        that is not the policy's, the number of characters that the environment itself sent (cues added the rest), or
-        null if the replay does not show it. other_data: whether the benchmark's data differ from the log's.
+        that is not the policy's, the UTF-16 units that the environment itself sent (cues added the rest), or null if
+        the replay does not show it. other_data: whether the benchmark's data differ from the log's.
         """
         try:
             record, _ = read_line(value, step)
@@ -86,8 +86,9 @@ def _prefix(record: TrajectoryRecord) -> dict[str, int]:
 
 def _lengths(logged: Sequence[Mapping[str, Any]], plain: Sequence[Mapping[str, Any]]) -> list[int | None]:
     sent = dict(zip(_places(plain), (str(message["content"]) for message in plain), strict=True))
+    units = {place: len(text.encode("utf-16-le", "surrogatepass")) // 2 for place, text in sent.items()}
     return [
-        len(sent[place]) if message["role"] != "assistant" and content.startswith(sent.get(place, "\0")) else None
+        units[place] if message["role"] != "assistant" and content.startswith(sent.get(place, "\0")) else None
         for place, message in zip(_places(logged), logged, strict=True)
         for content in (str(message["content"]),)
     ]

@@ -17,7 +17,7 @@ from seal.records.trajectory import TrajectoryRecord
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from shelf.view.cli.view import app
-from shelf.view.replayer import SERVICE, Replayer, _plain
+from shelf.view.replayer import SERVICE, Replayer, _lengths, _plain
 from shelf.view.simulated import compare, leaves
 from tests.support.errand_rollout import SERVED, errand_rollout
 from tests.support.played_run import SMALL, mixture_of
@@ -74,6 +74,11 @@ def test_marks_cover_exactly_what_the_cues_added(lines, replay):
             if line["omega_version"] == 0:
                 assert not added
     assert marked > 10
+
+
+def test_a_mark_begins_after_the_characters_that_take_two_units_in_a_page():
+    sent, logged = ([{"role": "user", "content": f"\U0001f600 ls{added}"}] for added in ("", " List the folder."))
+    assert _lengths(logged, sent) == [len("\ud83d\ude00 ls")]
 
 
 def test_a_validation_has_no_marks(played, replay):
