@@ -17,7 +17,7 @@ from shelf.view.query import Filters, groups
 from shelf.view.report.run import by_task
 from shelf.view.trajectory import place_messages
 
-CLEAREST = "infra > 0, abs(2.0 * passed / size - 1), turns BETWEEN 2 AND 4 DESC, kinds, step DESC, task"
+CLEAREST = "infra > 0, abs(2.0 * passed / counted - 1), turns BETWEEN 2 AND 4 DESC, kinds, step DESC, task"
 """The order of groups: nothing lost, half passed, 2 to 4 turns, failures that agree; among equals, the newest first."""
 _LONGEST_MESSAGE = 160
 _MOST_MESSAGES = 12

@@ -159,13 +159,17 @@ _COUNTS = f"CASE WHEN g.infra IS NULL AND NOT g.excluded AND g.category NOT LIKE
 def groups(
     db: sqlite3.Connection, filters: Filters, offset: int, limit: int, spread: bool, order: str = "step DESC, task"
 ) -> dict[str, Any]:
-    """The groups with a trajectory that passes the filters. spread: only those with unequal rewards, some advantage."""
+    """The groups with a trajectory that passes the filters. spread: only those with unequal rewards, some advantage.
+
+    counted: the rollouts with a reward that counts, of which `passed` passed and `mean` is the mean reward.
+    """
     condition = where(filters)
     signal = f" HAVING count(DISTINCT {_COUNTS} g.score END) > 1 AND coalesce(max(abs(g.advantage)) > 0, 1)"
     inner = (
-        "SELECT g.step, g.source, g.task, g.prompt, count(*) AS size, sum(g.passed AND g.infra IS NULL) AS passed, "
-        f"avg({_COUNTS} g.score END) AS mean, sum(g.infra IS NOT NULL) AS infra, "
-        "max(g.turns) AS turns, count(DISTINCT g.labels) AS kinds, group_concat(g.labels, char(10)) AS labels "
+        f"SELECT g.step, g.source, g.task, g.prompt, count(*) AS size, count({_COUNTS} 1 END) AS counted, "
+        f"count({_COUNTS} nullif(g.passed, 0) END) AS passed, avg({_COUNTS} g.score END) AS mean, "
+        "sum(g.infra IS NOT NULL) AS infra, max(g.turns) AS turns, count(DISTINCT g.labels) AS kinds, "
+        "group_concat(g.labels, char(10)) AS labels "
         "FROM trajectory g WHERE g.log = ? AND (g.step, g.source, g.task, g.prompt) IN "
         f"(SELECT t.step, t.source, t.task, t.prompt FROM trajectory t WHERE {condition.text}) "
         "GROUP BY 1, 2, 3, 4" + (signal if spread else "")

@@ -212,6 +212,13 @@ def page_of(viewed: Viewed, row: dict) -> dict:
     return viewed.ask(whole_group, viewed.run.folder, "train", *place)
 
 
+def test_a_rollout_that_infrastructure_lost_is_none_of_those_that_did_not_pass(viewed, logged):
+    lost = next(line for line in logged if line.infra)
+    rows = viewed.ask(groups, Filters(step=lost.step, task=lost.task_id), 0, 500, False)["rows"]
+    (row,) = (row for row in rows if row["task"] == lost.task_id)
+    assert (row["size"], row["counted"], row["infra"]) == (8, 7, 1)
+
+
 def test_two_prompts_of_a_step_with_the_same_task_are_two_groups(run):
     path = run / "seal_log" / "trajectories" / "6.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -231,7 +238,7 @@ def test_two_prompts_of_a_step_with_the_same_task_are_two_groups(run):
 
 
 def _distance(group):
-    return group["infra"] > 0, abs(2 * group["passed"] / group["size"] - 1)
+    return group["infra"] > 0, abs(2 * group["passed"] / group["counted"] - 1)
 
 
 def test_a_message_says_who_speaks_whatever_its_role():

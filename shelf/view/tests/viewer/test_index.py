@@ -227,4 +227,8 @@ def test_a_rollout_without_a_reward_is_in_the_list_and_neither_failed_nor_in_a_m
     told = {name: {row["task"] for row in rows(found, outcome=name, log="validation")} for name in ("", "failed")}
     assert told == {"": {"a", "b", "c"}, "failed": {"b"}}
     means = found.ask(groups, Filters(log="validation"), 0, 10, False)["rows"]
-    assert {row["task"]: row["mean"] for row in means} == {"a": None, "b": 0.0, "c": 1.0}
+    assert {row["task"]: (row["counted"], row["mean"]) for row in means} == {
+        "a": (0, None),
+        "b": (1, 0.0),
+        "c": (1, 1.0),
+    }

@@ -6,12 +6,12 @@ import { Label, Name, Panel } from "../ui.jsx";
 import { Message } from "./message.jsx";
 
 export const Pips = ({ row }) => {
-  const size = Math.min(row.size, 16);
-  const passed = Math.round((row.passed * size) / row.size);
+  const size = Math.min(row.counted, 16);
+  const passed = Math.round((row.passed * size) / row.counted);
   return (
-    <span class="pips" title={`${row.passed} of ${row.size} passed`}>
+    <span class="pips" title={`${row.passed} of ${row.counted} that count passed`}>
       {Array.from({ length: size }, (_, at) => <i class={at < passed ? "yes" : ""} />)}
-      <span class="dim">{row.passed}/{row.size}</span>
+      <span class="dim">{row.passed}/{row.counted}</span>
     </span>
   );
 };

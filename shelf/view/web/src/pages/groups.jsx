@@ -6,7 +6,7 @@ import { call, labelColour, number, signed, taskName, times, words, WORDS } from
 import { Answer, Choice, Label, Missing, Name, Note, Rows, useKeys, useNarrow } from "../ui.jsx";
 import { FilterBar } from "./filters.jsx";
 import { Pips } from "./firstlook.jsx";
-import { Mark } from "./trajectories.jsx";
+import { Mark, unscored } from "./trajectories.jsx";
 
 export function Groups({ params, run, fresh }) {
   const filters = filtersOf(params);
@@ -74,7 +74,8 @@ function SideBySide({ group, run }) {
   const turns = Math.max(0, ...members.map((member) => member.labels.length), ...members.map((member) => member.evidence.filter((turn) => turn.actions?.length).length));
   const callsOf = (member, turn) => (member.evidence[turn]?.actions ?? []).flatMap((action) => action.calls ?? []);
   const alive = members.filter((member) => !member.infra);
-  const spread = new Set(alive.map((member) => member.score)).size > 1;
+  const counted = alive.filter((member) => !member.excluded && !unscored(member));
+  const spread = new Set(counted.map((member) => member.score)).size > 1;
   const shared = Array.from({ length: turns }, (_, turn) => {
     const seen = new Map();
     for (const member of alive) for (const text of new Set(callsOf(member, turn).map(call))) seen.set(text, (seen.get(text) ?? 0) + 1);
@@ -87,7 +88,7 @@ function SideBySide({ group, run }) {
         {!exported && <a href={href("groups", { run: run.name, log: group.log === "train" ? "" : group.log })}>Groups</a>}
         <h1>{taskName(group.task, group.source)}</h1>
         <span class="dim">{group.log === "train" ? "step" : "validation at step"} {group.step}</span>
-        <Pips row={{ size: members.length, passed: alive.filter((member) => member.passed).length }} />
+        <Pips row={{ counted: counted.length, passed: counted.filter((member) => member.passed).length }} />
         {!group.signal && members.length > 1 && <span class="pill">no signal: {spread ? "no rollout has an advantage" : "the rewards are equal"}</span>}
       </div>
       {members.length === 1 && <Note>This task was played once at this step, so there is nothing to compare.</Note>}

@@ -6,8 +6,10 @@ import { count, number, percent, signed, taskName, times, words } from "../text.
 import { Label, Rows, useKeys, useNarrow } from "../ui.jsx";
 import { FilterBar } from "./filters.jsx";
 
+export const unscored = (row) => row.category.startsWith("unscored/"); // of a file without rewards
+
 export const Mark = ({ row }) =>
-  row.infra ? <span class="mark lost" title={`lost: ${words(row.infra)}`}>lost</span> : <span class={`mark ${row.score >= 1 ? "yes" : row.score > 0 ? "part" : "no"}`}>{row.score === 0 || row.score === 1 ? row.score : number(row.score)}</span>;
+  unscored(row) ? <span class="dim">–</span> : row.infra ? <span class="mark lost" title={`lost: ${words(row.infra)}`}>lost</span> : <span class={`mark ${row.score >= 1 ? "yes" : row.score > 0 ? "part" : "no"}`}>{row.score === 0 || row.score === 1 ? row.score : number(row.score)}</span>;
 
 // The labels turn by turn; equal ones in a row are said once.
 export function Turns({ row, most = 4 }) {
