@@ -118,9 +118,10 @@ async def _indexing(app: FastAPI) -> AsyncIterator[None]:
 async def _guard(
     request: Request, call_next: Callable[[Request], Awaitable[Response]], host: str, token: str | None
 ) -> Response:
+    given = request.query_params.get("token") or request.cookies.get(COOKIE) or ""
     if is_loopback(host) and not is_loopback(request.url.hostname or ""):
         response = Response("This viewer answers on loopback addresses only.", 421)
-    elif token is not None and not _admits(request, token):
+    elif token is not None and not secrets.compare_digest(given.encode(), token.encode()):
         response = Response("Open the address that `seal view` printed: it holds the token.", 401)
     elif token is not None and "token" in request.query_params:
         response = Response(status_code=303, headers={"Location": "/"})
@@ -129,11 +130,6 @@ async def _guard(
         response = await call_next(request)
     response.headers.update(HEADERS)
     return response
-
-
-def _admits(request: Request, token: str) -> bool:
-    given = request.query_params.get("token") or request.cookies.get(COOKIE) or ""
-    return secrets.compare_digest(given.encode(), token.encode())
 
 
 async def _refuse(_request: Request, error: Exception) -> Response:

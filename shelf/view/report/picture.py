@@ -58,7 +58,7 @@ def _reward(axes: Axes, run: Run) -> None:
         axes.plot(steps, smooth, color="#0072B2", linewidth=2, label=f"mean of {2 * window + 1} steps")
         axes.legend(frameon=False, fontsize=8, loc="lower right")
     if parts := Quarters.split(run.steps):
-        for part, mean in zip(parts, parts.rewards, strict=True):
+        for part, mean in zip(parts, parts.of(lambda step: step.reward_mean), strict=True):
             if mean is None:
                 continue
             left, right = part[0].step - 0.4, part[-1].step + 0.4
@@ -132,7 +132,7 @@ def _teaching(axes: Axes, run: Run) -> None:
     lifts = pd.DataFrame(rows, columns=["step", "lift", "prompts"]).eval("lift = lift * prompts").groupby("step").sum()
     sums = lifts.reindex([step.step for step in run.steps]).fillna(0).rolling(window, min_periods=1).sum()
     axes.plot(sums["lift"] / sums["prompts"], color="#D55E00", linewidth=2, label="lift of the cues")
-    plain = pd.Series(run.rollouts.plain).rolling(window, min_periods=1).mean()
+    plain = pd.Series(run.rollouts.plain, dtype=float).rolling(window, min_periods=1).mean()
     axes.plot(plain, color="#0072B2", linewidth=2, label="reward, no cues")
     axes.axhline(0, color="#888888", linewidth=0.8)
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -81,11 +81,6 @@ class Quarters(NamedTuple):
         first, last = (Mean.of([figure for figure in map(value, steps) if figure is not None]) for steps in self)
         return first, last
 
-    @property
-    def rewards(self) -> tuple[Mean | None, Mean | None]:
-        """The mean training reward of both quarters."""
-        return self.of(lambda step: step.reward_mean)
-
     def share(self, label: str) -> tuple[Mean | None, Mean | None]:
         """The mean share of a label among the turns of a step, in both quarters."""
         return self.of(lambda step: step.label_shares.get(label, 0.0) if step.label_counts else None)

@@ -131,8 +131,9 @@ def _figure_table(run: Run, quarters: Quarters) -> Table:
         tasks, change = practised
         what = f"reward of the same {tasks} tasks"
         made.add_row(what, f"{change.before:.3f}", f"{change.after:.3f}", str(change), style="bold")
-    means = (str(mean or "-") for mean in quarters.rewards)
-    made.add_row("mean reward of the steps ± SE", *means, str(Change.between(*quarters.rewards) or "-"))
+    rewards = quarters.of(lambda step: step.reward_mean)
+    means = (str(mean or "-") for mean in rewards)
+    made.add_row("mean reward of the steps ± SE", *means, str(Change.between(*rewards) or "-"))
     weights = [[step.w for step in part if step.w] for part in quarters]
     if all(weights):
         first, last = (statistics.fmean(w.mean for w in part) for part in weights)

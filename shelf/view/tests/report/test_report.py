@@ -62,7 +62,7 @@ def test_quarters_hold_the_means_of_their_steps(tmp_path):
     run = read_run(write_run(tmp_path / "run"))
     lines = [json.loads(line) for line in (tmp_path / "run" / "seal_log" / "steps.jsonl").read_text().splitlines()]
     rewards = [line["reward_mean"] for line in lines]
-    first, last = Quarters.split(run.steps).rewards
+    first, last = Quarters.split(run.steps).of(lambda step: step.reward_mean)
     assert first.value == pytest.approx(statistics.fmean(rewards[:10]))
     assert last.value == pytest.approx(statistics.fmean(rewards[-10:]))
     assert first.standard_error == pytest.approx(statistics.stdev(rewards[:10]) / 10**0.5)
@@ -172,9 +172,9 @@ def test_bad_lines_of_rollouts_and_withdrawals_are_named(tmp_path):
     "launch", [{"step": "x", "config": {}}, {"step": 0, "config": 5}, {"step": 0, "config": {"trainer": 5}}]
 )
 def test_a_launch_that_cannot_be_read_leaves_the_report(tmp_path, launch):
-    folder = write_run(tmp_path / "run")
+    folder = write_run(tmp_path / "run", steps=4, validations=())
     (folder / "seal_log" / "launches.jsonl").write_text(json.dumps(launch) + "\n")
-    assert "wall time" in text_of(summarise(folder))
+    assert "mean reward of the steps" in text_of(summarise(folder))
 
 
 def test_the_picture_shows_the_rates_of_the_table_up_to_the_last_validation(tmp_path, monkeypatch):

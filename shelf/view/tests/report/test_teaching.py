@@ -1,6 +1,7 @@
 """The report of a run with a teacher: what each cue taught, and how its lift changed."""
 
 import json
+import shutil
 
 import pytest
 from rich.console import Console
@@ -35,6 +36,8 @@ def test_the_picture_has_the_reward_of_rollouts_without_cues(run):
     assert read_run(run).rollouts.plain == dict.fromkeys(range(1, 9), 0.5)
     summarise(run)
     assert (run / "report.png").is_file()
+    shutil.rmtree(run / "seal_log" / "trajectories")
+    assert summarise(run)
 
 
 def test_the_report_says_what_each_cue_taught(run):
