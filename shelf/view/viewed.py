@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import orjson
 
@@ -30,17 +30,11 @@ BUDGET_S = 4.0
 Value = TypeVar("Value")
 
 
-class Hits(NamedTuple):
-    """The ids of the trajectories that contain a text, and the share of the bytes that was searched."""
+def search(index: Index, log: str, text: str) -> tuple[frozenset[int], float]:
+    """The ids of the trajectories whose lines contain `text`, newest step first, and the share of the bytes searched.
 
-    ids: frozenset[int]
-    share: float
-
-
-def search(index: Index, log: str, text: str) -> Hits:
-    """The trajectories whose lines contain `text`, newest step first, ignoring the case of ASCII letters.
-
-    The text is compared with the line as logged, so a line break matches its escape in JSON.
+    The case of ASCII letters is ignored. The text is compared with the line as logged, so a line break matches its
+    escape in JSON.
     """
     # The text as the trainer writes it, and as a writer that uses only ASCII does.
     needles = {orjson.dumps(text)[1:-1].lower(), json.dumps(text)[1:-1].encode().lower()}
@@ -63,7 +57,7 @@ def search(index: Index, log: str, text: str) -> Hits:
                     line for line, start, end in lines if any(data.find(needle, start, end) >= 0 for needle in needles)
                 }
             searched += size
-    return Hits(frozenset(matching), searched / total if files else 1.0)
+    return frozenset(matching), searched / total if files else 1.0
 
 
 class Viewed:
@@ -130,10 +124,9 @@ class Viewed:
 
     def trajectories(self, filters: Filters, offset: int = 0, limit: int = 100) -> dict[str, Any]:
         """Rows of the list. searched: the share of the log that a text search covered."""
-        text = filters.text
-        hits = self._search(filters.log, text, self.index.progress.changes) if text else None
-        shown = self.ask(trajectories, filters, offset, limit, hits.ids if hits else None)
-        return shown | {"searched": hits.share if hits else None}
+        log, text, changes = filters.log, filters.text, self.index.progress.changes
+        found, share = self._search(log, text, changes) if text else (None, None)
+        return self.ask(trajectories, filters, offset, limit, found) | {"searched": share}
 
     def line(self, key: str) -> tuple[dict[str, Any], int, RunFolder]:
         """Return a replay's inputs: the logged object of a trajectory, its step and its run."""
