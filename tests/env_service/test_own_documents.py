@@ -9,7 +9,7 @@ from env_service.environments.base import Guard, UserFault
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.kit.environment import ToolEnvironment
-from env_service.environments.kit.tasks import Check, ToolTask, UserPart
+from env_service.environments.kit.tasks import Check, Outcome, ToolTask, UserPart
 from env_service.environments.kit.tool_calls import entry, write_message
 from env_service.environments.kit.worlds import MethodWorld, ToolError
 from seal.method.interface.cues import Omega, catalogue
@@ -280,6 +280,12 @@ def test_booleans_of_numpy_are_comparisons(given, label):
 def test_what_is_no_boolean_is_no_comparison(given):
     with pytest.raises(TypeError, match=r"Check.state_match is .*: give True, False or None\."):
         Check(state_match=given)
+
+
+@pytest.mark.parametrize("given", [("ok", False), ("ok", ""), ("no", True), ("no", "timeout"), ({"a": 1},), (None,)])
+def test_what_names_no_class_of_errors_is_no_error(given):
+    with pytest.raises(TypeError, match="its error None or one of unavailable, signature, execution, deadline"):
+        Outcome(*given)
 
 
 def test_one_text_is_not_taken_for_its_letters():
