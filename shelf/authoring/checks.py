@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from env_service.environments.kit.worlds import MethodWorld
 from seal.method.diagnosis.schema import judges
 from seal.method.interface.cues import Omega, catalogue
 from seal.method.interface.schema_cue import arguments_of, lists_all, required
-from seal.method.interface.secrets import clauses, normal
+from seal.method.interface.secrets import clauses, normal, scalars
 from seal.settings.data import BENCHMARK
 from shelf.authoring import runs as scripted
 from shelf.authoring.runs import RUBBISH, Run, play, refuses
@@ -271,25 +271,29 @@ def faults_fail(subject: Subject) -> str:
 def no_leak(subject: Subject) -> str:
     """No policy sees a call of the reference, or the instructions of a model's user, in a cue or anywhere else."""
     environment, every = subject.environment, Omega.of(tuple(catalogue()))
+    users = ({}, {"user": True, "native": True}) if isinstance(environment, TaskSource) else ({},)
+    cues = ({}, {"omega": every.to_json(), "leak_guard": True})
     for task in subject.tasks:
         starts = tuple({normal(f"{name}(") for calls in environment.reference(task) for name, _ in calls})
         secret = {word for word in environment.secrets(task).words if word.startswith(starts) or '"arguments"' in word}
-        run = scripted.stumbling_run(environment, task, subject.mode)
-        asked = {**run.params, "split": "train"}
-        for params in (asked, {**asked, "omega": every.to_json(), "leak_guard": True}):
-            wrong = tuple(environment.render(subject.mode, call) for call in scripted.wrong_calls(environment, task))
-            answers = subject.played(Run("mistakes only", task, wrong, params))
-            said = [message["content"] for answer in answers[:-1] for message in answer["state"]]
-            shown = normal(" ".join([*said, str(answers[0]["info"])]))
-            if told := [word for word in secret if not word.endswith(("()", "{}}")) and word in shown]:
-                raise Nonconforming(f"{task}: a policy is shown {min(told)!r}, which is a call of the reference")
-        for params in ({}, {"omega": every.to_json()}) if isinstance(environment, TaskSource) else ():
-            answers = subject.played(replace(run, params={**asked, "user": True, "native": True, **params}))
-            told = answers[0].pop("user", {"messages": [{"content": ""}]})["messages"][0]["content"]
-            shown = normal(str([(answer["state"], answer.get("info")) for answer in answers[:-1]]))
-            if seen := [clause for clause in clauses(told) if clause in shown]:
+        wrong = tuple(environment.render(subject.mode, call) for call in scripted.wrong_calls(environment, task))
+        public = _words([*environment.documents(task)])
+        for more in ({**user, **cue} for user in users for cue in cues):
+            params = {"tool_prompt_mode": subject.mode, "parse_errors": "feedback", "split": "train", **more}
+            opening, *answers, _ = subject.played(Run("mistakes only", task, wrong, params))
+            told = opening.get("user", {"messages": [{"content": ""}]})["messages"][0]["content"]
+            start = _words((opening["state"], opening["info"]))
+            # What a tool says is not a leak, and the leak guard watches the cues.
+            if seen := [clause for clause in clauses(told) if clause in start and clause not in public]:
                 raise Nonconforming(f"{task}: a policy is shown {min(seen)!r} of the user's instructions")
+            shown = start + _words([answer["state"] for answer in answers])
+            if calls := [word for word in secret if not word.endswith(("()", "{}}")) and word in shown]:
+                raise Nonconforming(f"{task}: a policy is shown {min(calls)!r}, which is a call of the reference")
     return f"{len(subject.tasks)} tasks, without cues and with all of them"
+
+
+def _words(value: Any) -> str:
+    return normal("\n".join(map(str, scalars(value))))
 
 
 def throughput(subject: Subject) -> str:

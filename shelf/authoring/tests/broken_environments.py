@@ -456,6 +456,29 @@ class Discreet(Confiding):
         return "Ask for the word."
 
 
+class Overlapping(Sound):
+    """Wants, in lines of their own, what its tool's document says and what its tool answers."""
+
+    name = "overlapping"
+
+    def load(self) -> Sequence[ToolTask]:
+        wood = {task.id: f"a {task.id} wood table" for task in super().load()}
+        return [
+            replace(task, reference=((("say", {"word": wood[task.id]}), ("recall", {})),), data=wood[task.id])
+            for task in super().load()
+        ]
+
+    def world(self, task: ToolTask) -> Words:
+        class Hinting(Words):
+            def tool_recall(self) -> list[str]:
+                return [*self.said, self.wanted]
+
+        return Hinting(task.data)
+
+    def user(self, task: ToolTask) -> UserPart:
+        return UserPart(f"You want the assistant to\nsay a word:\n{task.data}.\nThen say ###STOP###.")
+
+
 class Parting(Discreet):
     """Only a model plays its users, who take their leave in words of their own."""
 

@@ -118,6 +118,10 @@ def test_what_a_user_is_told_is_not_told_to_the_policy(registered: Callable[[str
     assert failing(registered("discreet", f"{HERE}:Discreet")) == []
 
 
+def test_a_user_may_want_what_a_document_or_a_tool_says(registered: Callable[[str, str], str]) -> None:
+    assert failing(registered("overlapping", f"{HERE}:Overlapping")) == []
+
+
 def test_a_user_may_take_its_leave_in_words_of_its_own(registered: Callable[[str, str], str]) -> None:
     assert failing(registered("parting", f"{HERE}:Parting")) == []
 
