@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy
 import pytest
 
+from env_service.channel import ActivityPage
+from env_service.environments import registry
 from env_service.environments.base import Guard, UserFault
 from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.environment import BfclEnvironment
@@ -12,6 +14,8 @@ from env_service.environments.kit.environment import ToolEnvironment
 from env_service.environments.kit.tasks import Check, Outcome, ToolTask, UserPart
 from env_service.environments.kit.tool_calls import entry, write_message
 from env_service.environments.kit.worlds import MethodWorld, ToolError
+from env_service.host import Host
+from env_service.protocol import ENVIRONMENT_FAILED
 from seal.method.interface.cues import Omega, catalogue
 
 NOTE = {"type": ["string", "null"], "description": "The note (DD/MM/YYYY), options: red, blue."}
@@ -360,6 +364,24 @@ def test_the_tools_of_a_user_need_no_description():
     opening = UserPart("Ask.", tools=({"name": "look"},)).opening()
     (tool,) = opening["tools"]
     assert tool["function"] == {"name": "look", "description": "", "parameters": {}}
+
+
+@pytest.mark.parametrize("method", ["world", "user", "tools", "instructions", "task_secrets"])
+def test_a_value_error_of_an_author_s_code_is_no_wrong_request(method, monkeypatch):
+    def spoilt(*_):
+        raise ValueError("not enough values to unpack")
+
+    environment, host = Talks([], (("notes.keep", {"x": "a"}),)), Host(ActivityPage(ActivityPage.allocate()))
+    monkeypatch.setitem(registry._LOADED, "own", environment)
+    monkeypatch.setattr(environment, method, spoilt)
+
+    def created(task, **params):
+        given = {"user": True, "leak_guard": True, "omega": EVERY, **params}
+        return host.handle("create", "e", {"env_type": "own", "task_id": task, "params": given})
+
+    header, reason = created("t")
+    assert header == {"ok": False, "code": ENVIRONMENT_FAILED} and b"not enough values" in reason
+    assert created("no such task")[0] == created("t", turns=0)[0] == {"ok": False}
 
 
 def test_an_error_that_a_simulator_tells_in_words_alone_is_noted_as_one():

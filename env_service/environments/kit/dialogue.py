@@ -15,7 +15,7 @@ from env_service.answers import COMPLETED, Evaluation, Message, Opening, Step
 from env_service.environments.base import Call, Guard, Refusal, UserFault
 from env_service.environments.kit.blame import blame
 from env_service.environments.kit.calls import Parsed
-from env_service.environments.kit.scene import Scene
+from env_service.environments.kit.scene import Scene, authored
 from env_service.environments.kit.tasks import Check, Needed, Outcome
 from env_service.environments.kit.tool_calls import NATIVE, ToolCalls, read_message
 from seal.method.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
@@ -73,8 +73,6 @@ class ToolEpisode:
         self._max_steps = settings.max_steps or scene.max_steps
         self._wording = scene.format.cue_wording
         watched = settings.leak_guard and self._omega is not None
-        self._leak_guard = LeakGuard(scene.secrets(), tuple(scene.tools(0)), self._wording) if watched else None
-        self._world = scene.world()
         self._turns = [_Turn()]
         self._awaits_user = scene.part is not None
         self._user_said: list[str] = []
@@ -82,10 +80,14 @@ class ToolEpisode:
         self._ended = False
         self._valid = False
         self._blames: tuple[Blame | None, ...] | None = None
-        self._show_tools()
+        with authored():
+            self._show_tools()
+            self._leak_guard = LeakGuard(scene.secrets(), self._visible, self._wording) if watched else None
+            self._world = scene.world()
 
     # --- the verbs ----------------------------------------------------------------
 
+    @authored()
     def start(self) -> Opening:
         scene, omega = self._scene, None
         content = scene.system()

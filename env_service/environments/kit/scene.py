@@ -3,13 +3,14 @@
 This one is for tasks that an author writes; the benchmark's scene follows the official pipeline where that differs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from env_service.answers import Evaluation
-from env_service.environments.base import Call, Document
+from env_service.environments.base import Call, Document, Refusal
 from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.report import assessment
 from env_service.environments.kit.settings import EpisodeParams
@@ -21,6 +22,17 @@ from seal.method.interface.secrets import Secrets, clauses
 
 History = Sequence[Sequence[CallEvidence]]
 """The calls of an episode by user turn."""
+
+
+@contextmanager
+def authored() -> Iterator[None]:
+    """Within the block runs an author's code: its ValueError does not say that the caller's request is wrong."""
+    try:
+        yield
+    except Refusal:
+        raise
+    except ValueError as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 class Scene:
@@ -38,7 +50,8 @@ class Scene:
         self.writes, self.max_steps = environment.writes, environment.max_steps
         self.error_limit, self.stop_tool = environment.error_limit, environment.stop_tool
         self._environment, self._task = environment, task
-        self.part = environment.user(task) if settings.user else None
+        with authored():
+            self.part = environment.user(task) if settings.user else None
         if self.part is None and not environment.own_users:
             raise ValueError(
                 f"{environment.name} has no users of its own: name a model that plays them, with seal.user.base_url in "

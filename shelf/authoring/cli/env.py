@@ -74,7 +74,7 @@ def show(
     from shelf.authoring.runs import dialogue, play, reference_run, sample
 
     console = Console(emoji=False, soft_wrap=True)
-    with refusing("env show"):
+    with refusing("env show", RuntimeError):
         environment = _environment(name, location)
         run = reference_run(environment, task or sample(environment, 1)[0], mode or environment.formats[0])
         answers = play(environment, run)
