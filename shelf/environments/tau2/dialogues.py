@@ -98,7 +98,7 @@ class DialogueEnvironment(ToolEnvironment):
 
     def tools(self, task: ToolTask) -> Sequence[Document]:
         """Return the documents of the agent's tools."""
-        return _documents(self.domain)
+        return package.schemas(package.toolkit(self.domain))
 
     def world(self, task: ToolTask) -> RecordsWorld:
         """Return the database as the package ships it."""
@@ -158,15 +158,11 @@ class TelecomUserWorld(TelecomWorld):
 class TelecomUserEnvironment(TelecomEnvironment):
     """The telecom tasks with a user, who has the phone."""
 
-    name = "tau2_telecom_user"
+    name, sources = "tau2_telecom_user", package.USER_SOURCES
     scene_type = DialogueScene
     ungrounded: ClassVar[Mapping[str, str]] = _UNGROUNDED
     stop_tool = None
     own_users = False
-
-    def data_hash(self) -> str:
-        """Return the sha256 over the names and bytes of the package's data files."""
-        return package.data_hash(package.USER_SOURCES)
 
     def load(self) -> Sequence[ToolTask]:
         """Return the tasks with only the agent's own calls in their references."""
@@ -192,11 +188,6 @@ class TelecomUserEnvironment(TelecomEnvironment):
     def instructions(self, task: ToolTask, compact: bool) -> str:
         """Return the package's policy; a compact format gets one sentence."""
         return _COMPACT_ROLE if compact else f"{_ROLE}\n\n<policy>\n{package.policy(solo=False)}\n</policy>"
-
-
-@cache
-def _documents(domain: Domain) -> tuple[Document, ...]:
-    return package.schemas(package.toolkit(domain))
 
 
 @cache

@@ -28,7 +28,7 @@ _COMPACT_TASK = f"Solve the ticket with tools: check the phone, repair what is w
 class TelecomEnvironment(ToolEnvironment):
     """The 2,285 tasks of the telecom domain, with the package's databases, tools and evaluators."""
 
-    name = "tau2_telecom"
+    name, sources = "tau2_telecom", package.SOURCES
     rule = RULE
     writes = package.telecom_writes()
     ungrounded: ClassVar[Mapping[str, str]] = {
@@ -65,7 +65,7 @@ class TelecomEnvironment(ToolEnvironment):
 
     def data_hash(self) -> str:
         """Return the sha256 over the names and bytes of the package's data files."""
-        return package.data_hash(package.SOURCES)
+        return package.data_hash(self.sources)
 
     def packages(self) -> Mapping[str, str]:
         """Return the version of the package."""

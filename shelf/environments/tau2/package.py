@@ -259,15 +259,15 @@ def _toolkits() -> tuple[Any, Any]:
     return environment.tools, environment.user_tools
 
 
+@cache
 def schemas(kit: ToolKitBase) -> tuple[Mapping[str, Any], ...]:
     """The functions of some tools, from the package's OpenAI schemas."""
     return tuple(tool.openai_schema["function"] for tool in kit.get_tools().values())
 
 
-@cache
 def tool_schemas() -> tuple[tuple[Mapping[str, Any], ...], ...]:
     """The functions of telecom's agent, and those of its user."""
-    return tuple(schemas(kit) for kit in _toolkits())
+    return tuple(map(schemas, _toolkits()))
 
 
 def written(kit: ToolKitBase) -> frozenset[str]:

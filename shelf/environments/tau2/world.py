@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections import OrderedDict
+import json
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from env_service.environments.kit.tasks import Check, Outcome, ToolTask
@@ -19,9 +19,10 @@ class TelecomWorld:
     solo = True
 
     def __init__(self, task: ToolTask) -> None:
-        """Start from a copy of the task's state, which is made once per process and cached."""
+        """Start from a copy of the task's state."""
         self._criteria = task.data["evaluation_criteria"]
-        self._telecom = Telecom(_STATES.of(task), self.solo)
+        actions = task.data["initial_state"]["initialization_actions"] or ()
+        self._telecom = Telecom(_initial(json.dumps(actions)), self.solo)
 
     def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Run a tool of either side; the package flags errors explicitly."""
@@ -42,26 +43,12 @@ class TelecomWorld:
         return Check(state_match=state, response_match=not absent, absent=absent)
 
 
-class _InitialStates:
-    """The initial states of the tasks that were opened last."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._kept: OrderedDict[str, State] = OrderedDict()
-
-    def of(self, task: ToolTask) -> State:
-        """The task's state, made if it is not cached."""
-        if task.id not in self._kept:
-            telecom = Telecom(pristine())
-            telecom.prepare(task.data["initial_state"]["initialization_actions"] or ())
-            self._kept[task.id] = telecom.state()
-        self._kept.move_to_end(task.id)
-        while len(self._kept) > self._size:
-            self._kept.popitem(last=False)
-        return self._kept[task.id]
-
-
-_STATES = _InitialStates(size=512)
+@lru_cache(maxsize=512)
+def _initial(actions: str) -> State:
+    """The state that a task's initial actions, given as JSON, leave: made once per process while it is in use."""
+    telecom = Telecom(pristine())
+    telecom.prepare(json.loads(actions))
+    return telecom.state()
 
 
 def binds(method: Callable[..., Any], arguments: dict[str, Any]) -> bool:
