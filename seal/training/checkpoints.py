@@ -301,11 +301,13 @@ def _corrupt(checkpoint: Path) -> str | None:
 
 
 def _intact(archive: Path) -> bool:
-    try:
-        with zipfile.ZipFile(archive) as parts:
-            return parts.testzip() is None
-    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError):
-        return False
+    with archive.open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as parts:
+                stored = all(not part.compress_type and part.compress_size == part.file_size for part in parts.filelist)
+                return stored and parts.testzip() is None
+        except (zipfile.BadZipFile, EOFError, OSError, OverflowError, RuntimeError, ValueError):
+            return False
 
 
 def _listed(checkpoint: Path) -> dict[str, int] | None:

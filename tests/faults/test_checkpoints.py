@@ -1,11 +1,13 @@
 """Disks that fill and files that break: whole checkpoints stay, and no run resumes from a damaged one."""
 
+import itertools
 import json
 import os
 import resource
 import subprocess
 import sys
 import textwrap
+import zipfile
 
 import pytest
 import torch
@@ -146,6 +148,24 @@ def test_a_changed_byte_is_noticed_or_changes_no_weight(checkpoints, folder, dat
         assert str(path) in str(error)
     finally:
         path.write_bytes(content)
+
+
+def test_a_changed_bit_in_the_table_of_a_files_parts_is_told_like_other_damage(checkpoints, folder):
+    """A part that is said to be encrypted, compressed or longer, and tables that lie nowhere."""
+    path, named = folder / "global_step_2" / MODEL, 0
+    content = path.read_bytes()
+    with zipfile.ZipFile(path) as parts:
+        first, last = parts.start_dir, len(content)
+    places = [*range(first + 8, first + 12), *range(first + 20, first + 28), *range(last - 22, last)]
+    for place, bit in itertools.product(places, range(8)):
+        changed = bytearray(content)
+        changed[place] ^= 1 << bit
+        path.write_bytes(changed)
+        try:
+            verify(folder / "global_step_2")
+        except CheckpointError as error:
+            named += str(path) in str(error)
+    assert named > 8 * 8
 
 
 @pytest.fixture
