@@ -20,6 +20,7 @@ from seal.method.diagnosis.categories import qualify
 from seal.records.benchmark import parse_task_id, variant
 from seal.records.source import WHOLE
 from seal.settings.data import BENCHMARK, DataSettings, Selection, Source
+from seal.system.jsonl import flaw
 
 
 class RunRows(NamedTuple):
@@ -157,16 +158,15 @@ def read_task_file(
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"The task file {path} does not exist: name a text or JSON file of task ids.")
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".json":
-        try:
-            entries = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"The task file {path} is not valid JSON: {error}.") from error
-        entries = entries.get("tasks") if isinstance(entries, dict) else entries
-    else:
-        lines = (line.partition("#")[0].strip() for line in text.splitlines())
-        entries = [line for line in lines if line]
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".json":
+            value = json.loads(text)
+            entries = value.get("tasks") if isinstance(value, dict) else value
+        else:
+            entries = [task for line in text.splitlines() if (task := line.partition("#")[0].strip())]
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"The task file {path} cannot be read: {flaw(error)}.") from error
     if not isinstance(entries, list):
         raise ValueError(f"The task file {path} holds no list of task ids (a list, or an object with a list 'tasks').")
     listed = []

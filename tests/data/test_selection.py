@@ -1,6 +1,7 @@
 """A recipe's data block selects tasks, and says in one sentence why it cannot."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -123,6 +124,16 @@ def test_task_files_of_every_form(tmp_path):
 def test_bad_blocks_are_one_sentence(config, said):
     with pytest.raises(ValueError, match=said) as caught:
         ids(config)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.txt", b"\xff\xfe"), ("b.json", b"[1"), ("c.json", b"[" * 99_999), ("d.json", b"9" * 9999)]
+)
+def test_a_list_of_tasks_that_cannot_be_read_is_named(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(str(tmp_path / name))) as caught:
+        ids({"task_file": str(tmp_path / name)})
     assert "\n" not in str(caught.value)
 
 
