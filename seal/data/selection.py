@@ -116,13 +116,14 @@ def _rows_of(source: Source, selection: Selection) -> tuple[TaskRow, ...]:
             # The benchmark's filters, prefixes and lists of tasks are not meant for others.
             own |= {"subset": None, "categories": (), "prefix_turns": source.prefix_turns or (), "task_file": None}
         selection = selection.model_copy(update=own)
+    named = source.environment is not None
     try:
-        if source.environment is not None:
-            return selected_rows(selection)
-        return made_rows(source.tasks, selection, own_side=True)
+        rows = selected_rows(selection) if named else made_rows(source.tasks, selection, own_side=True)
     except ValueError as error:
-        name = f"{source.tasks}: " if source.environment is not None else ""
-        raise ValueError(f"mixture: {name}{error}") from error
+        raise ValueError(f"mixture: {f'{source.tasks}: ' if named else ''}{error}") from error
+    if not rows:
+        raise ValueError(f"mixture: {source.tasks} has no task for {selection.subset or selection.split}.")
+    return rows
 
 
 def select(

@@ -196,3 +196,12 @@ def test_a_mixture_says_what_is_wrong_with_a_source(task_files):
     for weight in (0.001, 1e-7):
         with pytest.raises(ValueError, match=f"weight {weight:g} leaves no task of source 2"):
             ids({"mixture": [{"tasks": "bfcl"}, {"tasks": task_files["train"], "weight": weight}]})
+
+
+def test_a_source_without_tasks_is_named_and_no_other_ones_weight(monkeypatch):
+    register("errands", "tests.support.errands:Errands")
+    monkeypatch.setattr(Errands, "load", lambda self, load=Errands.load: [x for x in load(self) if x.side == "train"])
+    mixture = {"mixture": [{"tasks": "bfcl"}, {"tasks": "errands"}]}
+    assert len(ids(mixture)) == 4
+    with pytest.raises(ValueError, match=r"^mixture: errands has no task for eval"):
+        ids(mixture | {"split": "eval"})
