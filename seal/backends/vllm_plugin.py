@@ -32,10 +32,10 @@ class Digest(NamedTuple):
 
     @classmethod
     def of(cls, tensor: "torch.Tensor") -> "Digest":
-        """The digest of a tensor of 16 or 32 bits per element."""
+        """The digest of a tensor of 8, 16 or 32 bits per element."""
         import torch  # the launcher and the training process import this module, and not torch
 
-        whole = torch.int16 if tensor.element_size() == 2 else torch.int32
+        whole = {1: torch.int8, 2: torch.int16}.get(tensor.element_size(), torch.int32)
         return cls(tensor.numel(), str(tensor.dtype), tensor.view(whole).sum(dtype=torch.int64).item())
 
 

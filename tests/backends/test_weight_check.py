@@ -36,3 +36,7 @@ def test_a_shard_and_another_precision_are_not_compared():
     sent = {NAME: Digest.of(weight), "lora.down_proj.weight": Digest(1, "torch.float32", 1)}
     require_weights(worker(weight[:, :2]), sent)
     require_weights(worker(weight.half()), sent)
+    quantised = worker(weight)
+    layer = quantised.model_runner.model.layers[0].down_proj  # vLLM keeps 8 bits in columns
+    layer.weight = torch.nn.Parameter(weight.to(torch.float8_e4m3fn).t(), requires_grad=False)
+    require_weights(quantised, sent)
