@@ -9,10 +9,8 @@ LOOPBACK = "127.0.0.1"
 
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach `host`, a host name or an IP address without a port."""
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

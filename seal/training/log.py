@@ -86,5 +86,4 @@ def _write(folder: Path, step: int, records: Sequence[TrajectoryRecord]) -> None
 
 def _complete_lines(path: Path) -> list[str]:
     """The lines that end in a newline; a run that was killed may have left half of one."""
-    text = path.read_text(encoding="utf-8")
-    return text.split("\n")[:-1]  # not splitlines, which splits at other characters too
+    return path.read_text(encoding="utf-8").split("\n")[:-1]  # not splitlines, which splits at other characters too
