@@ -59,7 +59,7 @@ class Summary(NamedTuple):
     """One row of the table: a step and a category, or the average over categories.
 
     Rates leave out lines whose rollout failed for reasons other than the policy (infra counts those), lines without a
-    reward, and turns without a label. samples is the smallest number of rollouts per task; pass_at_k (one of so many
+    reward, and turns without a label. samples is the smallest number of rollouts per task; pass_at_k (one of them
     passes) is None if it is 1. pass_hat: the chance that k rollouts all pass, k = 1, ..., samples. labels gives each
     label's share of the labelled turns.
     """

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from openai.types.chat import ChatCompletion
 from openai.types.chat.chat_completion import Choice
 
-from seal.method.diagnosis.results import states_error
 from seal.rollout.speaker import SpeakerFault
 from seal.system.text import one_line
+from shelf.error_marks import states_error
 
 
 class EndpointFault(SpeakerFault):

@@ -12,11 +12,11 @@ from env_service.answers import COMPLETED
 from env_service.environments.bfcl.catalog import available_tools, load_tasks
 from env_service.environments.registry import get_environment
 from seal import __version__
-from seal.method.diagnosis.results import states_error
 from seal.method.diagnosis.schema import with_json_types
 from seal.records.source import WHOLE
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_json
+from shelf.error_marks import states_error
 from shelf.lab.foreign.chat import ChatMessage
 from shelf.lab.foreign.rollout import Call
 from shelf.lab.rescore import Rescoring

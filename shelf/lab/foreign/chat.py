@@ -10,7 +10,7 @@ from pydantic import AliasChoices, BaseModel, Field, model_validator
 
 from env_service.environments.kit.calls import blocks
 from env_service.environments.kit.contents import contents_text, is_data
-from seal.method.diagnosis.results import marks_failure
+from shelf.error_marks import marks_failure
 from shelf.lab.foreign.normal import TOOL_ROLES, message_of
 from shelf.lab.foreign.rollout import Action, Call, Turn
 

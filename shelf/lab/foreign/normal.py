@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from env_service.environments.kit.contents import is_data
-from seal.method.diagnosis.results import states_error
 from seal.system.jsonl import flaw
+from shelf.error_marks import states_error
 from shelf.suites.answers import FILTERED, LENGTH
 
 Row = Mapping[str, Any]

@@ -12,12 +12,12 @@ from env_service.environments.kit.report import assessment
 from env_service.environments.kit.stray import stray_call
 from seal.method import labels
 from seal.method.diagnosis.evidence import ActionEvidence, CallEvidence, TurnEvidence
-from seal.method.diagnosis.results import marks_failure
 from seal.method.diagnosis.rules import Diagnosis, taxonomy_of
 from seal.method.diagnosis.schema import violations
 from seal.records.source import UNSCORED
 from seal.records.trajectory import CUTS, PASS_SCORE, TrajectoryRecord
 from seal.system.text import without_thoughts
+from shelf.error_marks import marks_failure
 from shelf.lab.foreign.rollout import REFUSES, Action, Call, Document, Heard, Rollout
 from shelf.statistics.summary import FOREIGN
 from shelf.suites.answers import looks_like_call
