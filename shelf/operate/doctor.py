@@ -284,9 +284,9 @@ def _services(urls: Sequence[str]) -> Iterator[Finding]:
 
 def _can_listen(url: str) -> bool:
     """Return whether this machine could start a service at this address."""
-    address = urlsplit(url)
+    host, port = urlsplit(url).hostname or LOOPBACK, urlsplit(url).port or 80
     try:
-        socket.create_server((address.hostname or LOOPBACK, address.port or 80)).close()
+        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError:
         return False
     return True

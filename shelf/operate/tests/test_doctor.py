@@ -120,6 +120,15 @@ def test_each_service_address_is_examined():
     assert "install the pinned bfcl-eval" in found[2].fix and "env_service.env_url" in found[1].fix
 
 
+def test_a_free_address_of_ipv6_is_free():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        pytest.skip(f"this machine has no IPv6: {error}")
+    (finding,) = doctor._services([free_url().replace("127.0.0.1", "[::1]")])
+    assert not finding.blocks and "--with-service" in finding.found
+
+
 def test_a_service_of_another_run_is_called_that_runs():
     with service_that_answers(protocol=PROTOCOL, data_hash=data_hash(), owner="the run first on host-a") as url:
         (finding,) = doctor._services([url])
