@@ -39,6 +39,8 @@ def plan(arguments: Arguments = None, conf: Conf = None, gpu: Named = None, pric
 
     try:
         named = read_recipe(recipe, overrides)
+        if (gpu or price) and named.config.trainer.device != "cuda":
+            raise ValueError("--gpu and --price are for a recipe that trains on GPUs (trainer.device=cuda).")
         for warning in unusual(named):
             tell(console(), warning, WARNING)
         require_sense(named)

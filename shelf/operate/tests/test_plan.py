@@ -187,6 +187,12 @@ def test_the_command_prints_the_plan_and_its_code_says_whether_it_fits():
     assert "cut there by actor_rollout_ref.actor.ppo_max_token_len_per_gpu" in done.output
 
 
+@pytest.mark.parametrize("option", [("--gpu", "H100"), ("--price", "2")])
+def test_a_gpu_for_a_recipe_of_cpus_is_refused(option):
+    done = CliRunner().invoke(app, ["exp/quickstart.yaml", *option])
+    assert done.exit_code == exits.USAGE and "trainer.device=cuda" in done.output
+
+
 def test_a_recipe_that_is_not_there_is_refused():
     done = CliRunner().invoke(app, ["exp/none.yaml"])
     assert done.exit_code == exits.REFUSED and "There is no recipe exp/none.yaml" in done.output
