@@ -223,9 +223,8 @@ def _memory(wanted: float) -> Finding:
 
 def _shared_memory(config) -> Finding:
     free = shutil.disk_usage(SHARED_MEMORY).free
-    bucket = config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes << 20
-    if config.trainer.device == "cuda":
-        bucket = 0  # weights stay on the GPU
+    pieces = config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes
+    bucket = 0 if config.trainer.device == "cuda" else pieces << 20  # on a GPU, weights stay there
     store = config.ray_kwargs.ray_init.get("object_store_memory") or 0
     found = f"{free / GIB:.1f} GiB free in {SHARED_MEMORY}"
     enlarge = "enlarge it (in a container: docker run --shm-size=16g, or --ipc=host)."

@@ -36,20 +36,18 @@ class RequestSettings:
 
 @dataclass
 class Production:
-    """The result of the draws, and its cost."""
+    """The result of the draws, and its cost.
+
+    wanted: tasks that were asked for. total: the usage of all answers, including those of earlier runs. tasks: by
+    number. rejected: failed draws by reason. given_up: numbers whose draws all failed. stopped: why it ended early.
+    """
 
     wanted: int
-    """Tasks that were asked for."""
     total: TokenUsage
-    """The usage of all answers, including those of earlier runs."""
     tasks: dict[int, MadeTask] = field(default_factory=dict)
-    """The tasks by number."""
     rejected: Counter[str] = field(default_factory=Counter)
-    """Failed draws by reason."""
     given_up: int = 0
-    """Numbers for which every draw failed."""
     stopped: Stop | None = None
-    """Why the run stopped early, if it did."""
 
     @property
     def draws(self) -> int:
