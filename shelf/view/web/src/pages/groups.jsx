@@ -89,7 +89,7 @@ function SideBySide({ group, run }) {
         <h1>{taskName(group.task, group.source)}</h1>
         <span class="dim">{group.log === "train" ? "step" : "validation at step"} {group.step}</span>
         <Pips row={{ counted: counted.length, passed: counted.filter((member) => member.passed).length }} />
-        {!group.signal && members.length > 1 && <span class="pill">no signal: {spread ? "no rollout has an advantage" : "the rewards are equal"}</span>}
+        {!group.signal && members.length > 1 && <span class="pill">no signal: {counted.length < 2 ? "fewer than two rollouts count" : spread ? "no rollout has an advantage" : "the rewards are equal"}</span>}
       </div>
       {members.length === 1 && <Note>This task was played once at this step, so there is nothing to compare.</Note>}
       <p class="legendline"><span class="call common">as most rollouts</span><span class="call odd">differs from most</span><span class="call lacks">most made it, this one did not</span></p>
