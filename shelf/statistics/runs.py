@@ -103,7 +103,7 @@ def compare_runs(names: Sequence[str], items: Sequence[SuspectedItem], step: int
     Commas in a name join the seeds of one side. ValueError if a run is named
     twice, or if the sides differ in data or prompt mode.
     """
-    if max(Counter(",".join(names).split(",")).values()) > 1:
+    if max(Counter(Path(each).resolve() for each in ",".join(names).split(",")).values()) > 1:
         raise ValueError("A run is named twice in --compare: name each once.")
     logs = {name: [read_validation_dir(folder) for folder in name.split(",")] for name in names}
     every = [log for each in logs.values() for log in each]

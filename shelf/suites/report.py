@@ -48,7 +48,7 @@ def compare_results(names: Sequence[str]) -> Report:
 
     ValueError if an evaluation is named twice, or if two differ in more than their model.
     """
-    if len(names) < 2 or max(Counter(",".join(names).split(",")).values()) > 1:
+    if len(names) < 2 or max(Counter(Path(each).resolve() for each in ",".join(names).split(",")).values()) > 1:
         raise ValueError("Name at least two different evaluations.")
     sides = {name: [read_results(Path(folder)) for folder in name.split(",")] for name in names}
     (first, reference), *others = sides.items()

@@ -133,7 +133,7 @@ def test_evaluations_that_differ_in_more_than_the_model_are_not_compared(tmp_pat
     two = write(tmp_path / "two", items, settings={"user_model": "y", "seed": 1})
     assert command(app, ["compare", one, two]) == 2
     assert "another user_model: not comparable" in capsys.readouterr().err
-    for seeds in (one, f"{two},{two}"):
+    for seeds in (one, f"{one}/", f"{two},{two}"):
         assert command(app, ["compare", one, seeds]) == 2
         assert "different evaluations" in capsys.readouterr().err
 
