@@ -44,6 +44,8 @@ def stats(
             if run or val_dir or parquet or bfcl_jsonl or band:
                 raise ValueError("--compare names all runs: leave out RUN, --val-dir, --parquet, --bfcl-jsonl, --band.")
             found = compare_runs(compare, load_suspected(), step)
+        elif run and val_dir:
+            raise ValueError(f"RUN {run} and --val-dir {val_dir} name the same thing: give one of them.")
         elif folder := val_dir or run:
             expected = expected_tasks(parquet, bfcl_jsonl or ())
             found = summarise_run(folder, load_suspected(), step, expected)

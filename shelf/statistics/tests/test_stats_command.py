@@ -331,6 +331,8 @@ def test_each_kind_of_bad_line_is_explained(tmp_path, value, said):
         (["--val-dir", "run", "--bfcl-jsonl", "none.jsonl"], "none.jsonl does not exist: make it with `bash env_"),
         (["--compare", "run", "run"], "named twice"),
         (["--compare", "run", "other,other"], "named twice"),
+        (["--compare", "run", "./run/"], "named twice"),
+        (["other", "--val-dir", "run"], "give one of them"),
         (["run", "--compare", "other"], "--compare names all runs: leave out RUN"),
         (["--compare", "run", "--parquet", "tasks.parquet"], "leave out RUN, --val-dir, --parquet"),
     ],
