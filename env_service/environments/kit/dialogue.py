@@ -93,8 +93,7 @@ class ToolEpisode:
         content = scene.system()
         plain = len(content)
         users = [scene.user(0)] if scene.part is None else []
-        for user in users:
-            self._saw(user)
+        self._saw(*users)
         if self._omega is not None:
             augmented = observe_start(content, self._visible, self._omega, scene.category, self._wording)
             content = self._checked(content, augmented)
@@ -239,10 +238,10 @@ class ToolEpisode:
 
     # --- what the interface may say -------------------------------------------------
 
-    def _saw(self, text: str) -> None:
+    def _saw(self, *texts: str) -> None:
         """Tell the leak guard what the dialogue shows even without an interface."""
         if self._leak_guard is not None:
-            self._leak_guard.saw(text)
+            self._leak_guard.saw(*texts)
 
     def _checked(self, plain: str, augmented: str) -> str:
         """The augmented text; Refusal if it reveals what only the reference knows."""

@@ -54,7 +54,8 @@ class Hermes(Format):
     )
 
     def system(self, tools: Sequence[Document], instructions: str = "") -> str:
-        listed = "\n".join(json.dumps(_shown(tool), ensure_ascii=False) for tool in tools)
+        shown = ({key: tool[key] for key in ("name", "description", "parameters") if key in tool} for tool in tools)
+        listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in shown)
         return (
             f"{instructions}\n\n# Tools\n\nThese tools are available, one JSON document per line:\n<tools>\n{listed}\n"
             "</tools>\n\nTo call one, write its name and its arguments as JSON between tags:\n"
@@ -104,10 +105,6 @@ def get_format(name: str, formats: Mapping[str, AnyFormat] = FORMATS) -> AnyForm
     if name not in formats:
         raise ValueError(f"tool_prompt_mode {name!r} is unknown; choose one of {', '.join(formats)}.")
     return formats[name]
-
-
-def _shown(tool: Document) -> dict[str, Any]:
-    return {key: tool[key] for key in ("name", "description", "parameters") if key in tool}
 
 
 def _arguments(tool: Document) -> list[str]:
