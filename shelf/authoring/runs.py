@@ -102,14 +102,21 @@ def stumbling_run(environment: Environment, task_id: str, mode: str) -> Run:
 
 
 def wrong_calls(environment: Environment, task_id: str) -> Iterator[Call]:
-    """An unknown tool, then the first tools without arguments, with an unknown one, and with wrong types."""
+    """An unknown tool, then the first tools without arguments, with an unknown one, wrong types, and rare values."""
     yield "no_such_tool", {"value": 1}
     for document in list(environment.documents(task_id))[:4]:
-        names = list(arguments_of(document["parameters"]))
+        named = arguments_of(document["parameters"])
         yield document["name"], {}
         yield document["name"], {"no_such_argument": "x"}
-        if names:
-            yield document["name"], {name: [["deep"], {"text": 3}] for name in names}
+        if named:
+            yield document["name"], {name: [["deep"], {"text": 3}] for name in named}
+            yield document["name"], {name: _rare(schema) for name, schema in named.items()}
+
+
+def _rare(schema: Mapping[str, Any]) -> Any:
+    """A value that the schema of an argument permits and that a world may not expect."""
+    values = {"string": "", "integer": -1, "number": -0.5, "array": [], "object": {}}
+    return (schema.get("enum") or [values.get(str(schema.get("type")))])[0]
 
 
 RUBBISH = (

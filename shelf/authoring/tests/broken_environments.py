@@ -373,6 +373,19 @@ class Stumbling(Sound):
         return Hasty(self.scene(task_id, params), guard)
 
 
+class Hurried(Sound):
+    """Looks at the first letter of a word that may be empty."""
+
+    name = "hurried"
+
+    def world(self, task: ToolTask) -> Words:
+        class Initials(Words):
+            def tool_say(self, word: str) -> str:
+                return f"{super().tool_say(word)}, which begins with {word[0]}"
+
+        return Initials(task.data)
+
+
 class Unguarded(Sound):
     """Runs calls without the guard that it is given."""
 
