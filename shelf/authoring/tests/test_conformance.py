@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from env_service.environments.registry import get_environment
@@ -194,6 +195,13 @@ def test_the_recipe_of_a_new_package_trains_on_its_tasks_beside_its_folder(
     assert (len(recipe.rows.train), len(recipe.rows.val)) == (96, 48)
     assert recipe.run_dir == tmp_path / "todo" / "experiments" / "todo"
     assert recipe.config.actor_rollout_ref.model.path == str(tmp_path / "todo" / "start")
+
+
+@pytest.mark.parametrize("name", ["on", "null", "true"])
+def test_a_name_that_yaml_reads_as_another_value_stays_a_name(name: str, tmp_path: Path) -> None:
+    write_package(name, tmp_path / "new")
+    recipe = OmegaConf.load(tmp_path / "new" / "recipe.yaml")
+    assert (recipe.seal.name, recipe.env_service.env_type) == (name, name)
 
 
 def test_a_task_that_is_not_there_is_refused_in_one_sentence(registered: Callable[[str, str], str]) -> None:
