@@ -6,7 +6,7 @@ from typing import Any
 from env_service.environments.base import Call, Document, EnvironmentEpisode, Guard, Split
 from env_service.environments.bfcl import clock, splits
 from env_service.environments.bfcl.catalog import Task, available_tools, data_hash, load_tasks, package_version
-from env_service.environments.bfcl.formats import BfclFormat, format_names, get_format
+from env_service.environments.bfcl.formats import FORMATS, format_names
 from env_service.environments.bfcl.scene import BfclScene
 from env_service.environments.bfcl.settings import BfclSettings
 from env_service.environments.bfcl.task_file import read_task_file
@@ -25,7 +25,7 @@ class BfclEnvironment(ToolEnvironment):
     """The 800 multi-turn tasks of the Berkeley function-calling benchmark, and those of task files."""
 
     name = "bfcl"
-    formats = format_names()
+    formats, forms = format_names(), FORMATS
     writes = WRITES
     rule = "All variants of a scenario are on one side."
     scene_type, settings_type = BfclScene, BfclSettings
@@ -66,9 +66,6 @@ class BfclEnvironment(ToolEnvironment):
         scene = self.scene(task_id, params)
         episode = ToolEpisode(scene, guard)
         return episode if scene.settings.day is None else clock.Dated(episode, scene.settings.day)
-
-    def form(self, name: str) -> BfclFormat:
-        return get_format(name)
 
     def calls(self, task: Task) -> Sequence[Sequence[Call]]:
         return [[parse_reference(call) for call in calls] for calls in task.reference]

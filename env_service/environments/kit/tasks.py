@@ -98,9 +98,6 @@ class UserPart:
         return {"messages": told, "tools": ToolCalls().definitions(self.tools)}
 
 
-_FORMATS: Mapping[str, Format] = {**AGENT_FORMATS, MODE: ToolCalls()}
-
-
 @dataclass(frozen=True)
 class Needed:
     """The tools of a turn's reference calls, those that change the state, and why the reference fails, if it does."""
@@ -160,13 +157,14 @@ class TaskSource(ABC):
     the tool's document get an error and do not run. max_steps: messages with calls per user turn. error_limit: failed
     calls after which an episode ends; None for no limit. stop_tool: a tool that ends the user turn; a message without a
     call then ends the turn too, but the turn fails. No call in the message that calls the stop tool is run.
-    own_users: false if only a model plays the users, so that `users` is not used.
+    own_users: false if only a model plays the users, so that `users` is not used. forms: every format by name.
     """
 
     name: ClassVar[str]
     writes: ClassVar[frozenset[str]]
     rule: ClassVar[str]
     formats: ClassVar[tuple[str, ...]] = tuple(FORMATS)
+    forms: ClassVar[Mapping[str, Format]] = {**AGENT_FORMATS, MODE: ToolCalls()}
     ungrounded: ClassVar[Mapping[str, str]] = {}
     strict: ClassVar[bool] = True
     max_steps: ClassVar[int] = 20
@@ -213,7 +211,7 @@ class TaskSource(ABC):
 
     def form(self, name: str) -> Format:
         """The prompt and parser format of that name; ValueError for an unknown name."""
-        return get_format(name, _FORMATS)
+        return get_format(name, self.forms)
 
     def calls(self, task: ToolTask) -> Sequence[Sequence[Call]]:
         """The reference's calls by user turn."""
