@@ -106,9 +106,8 @@ class Checkpoints:
             _seal(written, step)
         except (OSError, RuntimeError, CheckpointError) as error:
             shutil.rmtree(staging, ignore_errors=True)
-            raise CheckpointError(
-                self._not_saved(step, f"could not be written ({last_line(str(error), type(error).__name__)})")
-            ) from error
+            why = f"could not be written ({last_line(str(error), type(error).__name__)})"
+            raise CheckpointError(self._not_saved(step, why, " if it lacks")) from error
         self._publish(written, step)
         self._prune(step)
 
@@ -138,13 +137,13 @@ class Checkpoints:
         if shutil.disk_usage(self._folder).free < needed:
             raise CheckpointError(self._not_saved(step, f"needs about {needed / GIB:.2f} GiB"))
 
-    def _not_saved(self, step: int, why: str) -> str:
+    def _not_saved(self, step: int, why: str, condition: str = "") -> str:
         whole = whole_steps(self._folder)
         last = f"The last whole one is global_step_{whole[-1]}" if whole else "There is no earlier one"
         free = shutil.disk_usage(self._folder).free / GIB
         return (
-            f"The checkpoint of step {step} {why}; {self._folder} has {free:.2f} GiB free. {last}: free disk space, "
-            "then start again to resume."
+            f"The checkpoint of step {step} {why}; {self._folder} has {free:.2f} GiB free. {last}: free disk space"
+            f"{condition}, then start again to resume."
         )
 
     def _publish(self, written: Path, step: int) -> None:
