@@ -175,11 +175,8 @@ class StepBatch:
             for record, rollout, actor, mask in rows
             if record.weights in (None, (step - 1, step - 1)) and not record.taught
         ]
-        if not fresh:
+        if not fresh or not len(differences := torch.cat(fresh)):
             return {}
-        differences = torch.cat(fresh)
-        if not len(differences):
-            return {"logp_diff_max": 0.0, "logp_diff_mean": 0.0}
         largest, mean = differences.max().item(), differences.mean().item()
         if not math.isfinite(mean):
             raise RuntimeError(

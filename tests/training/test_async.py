@@ -87,6 +87,9 @@ def test_the_engine_is_checked_on_what_the_present_weights_sampled():
     with pytest.raises(RuntimeError, match=r"differ by 5\.00e-01 on average"):
         compared((6, 6), (6, 6)).compare_logprobs(7, strict)
     assert compared((5, 5), (5, 6)).compare_logprobs(7, strict) == {}
+    silent = compared((6, 6), (5, 6))
+    silent = replace(silent, masks=tuple(torch.zeros_like(mask) for mask in silent.masks))
+    assert silent.compare_logprobs(7, strict) == {}, "no token, no figure"
 
 
 def test_a_trainer_that_is_not_seals_is_refused():
