@@ -98,6 +98,9 @@ class Durable(PPOTrainer):
         self._saved_step = self.global_steps
         if self.global_steps > 0:
             self._continue_from(Path(self.config.trainer.resume_from_path))
+            # verl's logger `file` would empty the one that is there.
+            root = Path(os.environ.get("VERL_FILE_LOGGER_ROOT", "."), f"after_{self.global_steps}")
+            os.environ["VERL_FILE_LOGGER_ROOT"] = str(root)
         else:
             self._log.keep_through(0)
         self._hide_later_points()

@@ -1,5 +1,6 @@
 """The trainer's own part of a step and of a save, with verl's classes and without its workers."""
 
+import json
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from verl.trainer.ppo.utils import create_rl_sampler
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils import tensordict_utils as tu
+from verl.utils.tracking import FileLogger
 
 import seal.backends.cpu_platform  # noqa: F401  registers the platform that the recipe names
 from seal.launch.recipe import read_recipe
@@ -47,6 +49,7 @@ class Workers:
 @pytest.fixture
 def trainer(tmp_path, monkeypatch):
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
+    monkeypatch.setenv("VERL_FILE_LOGGER_ROOT", str(tmp_path))  # which a resume changes
     own = [f"seal.run_dir={tmp_path}", f"data.train_batch_size={PROMPTS}", f"actor_rollout_ref.rollout.n={SAMPLES}"]
     config = read_recipe(
         HOME / "exp" / "quickstart.yaml", [*own, f"actor_rollout_ref.actor.ppo_mini_batch_size={PROMPTS}"]
@@ -144,6 +147,22 @@ def test_a_save_is_whole_and_what_it_holds_is_loaded(trainer, tmp_path):
     trainer.config.trainer.update(resume_mode="resume_path", resume_from_path=str(folder))
     trainer._load_checkpoint()
     assert trainer.global_steps == 4 and trainer._loop.state == saved
+
+
+def test_a_resume_keeps_the_metrics_that_verls_file_logger_wrote(trainer, tmp_path, monkeypatch):
+    monkeypatch.delenv("VERL_FILE_LOGGER_PATH", raising=False)
+    names = trainer.config.trainer.project_name, trainer.config.trainer.experiment_name
+    trainer.config.trainer.update(resume_mode="resume_path", logger=["console", "file"])
+    for step in (4, 5, 6):  # each launch ends after its first step
+        file = FileLogger(*names)
+        file.log({"reward": 0.5}, step)
+        file.finish()
+        trainer.global_steps = step
+        trainer._save_checkpoint()
+        trainer.config.trainer.resume_from_path = str(tmp_path / "checkpoints" / f"global_step_{step}")
+        trainer._load_checkpoint()
+    files = tmp_path.rglob(f"{names[0]}/*.jsonl")
+    assert {json.loads(line)["step"] for file in files for line in file.read_text().splitlines()} == {4, 5, 6}
 
 
 def test_a_save_that_fails_in_a_worker_leaves_the_last_one(trainer, tmp_path):
