@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 from seal.records.ending import AGAIN, Ending
 from seal.system import exits
+from seal.system.causes import Cause
 
 TRAINER = "TaskRunner"
 KINDS = {
@@ -30,7 +30,7 @@ def record_ending(run_dir: Path | str, names: Mapping[str, str]) -> Iterator[Non
 def explain(error: BaseException, names: Mapping[str, str]) -> Ending:
     """The ending that an error means."""
     # Ray reads its environment when it is imported, so the training process imports it once that is prepared.
-    from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
+    from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorError, RayError, RayTaskError
     from vllm.v1.engine.exceptions import EngineDeadError
 
     from seal.training.checkpoints import CheckpointError
@@ -50,16 +50,17 @@ def explain(error: BaseException, names: Mapping[str, str]) -> Ending:
         case OutOfMemoryError():
             return death(None, "memory")
         case RayActorError():
-            return death(names.get(error.actor_id))
+            lost = isinstance(error, ActorUnavailableError)  # its connection; it may live
+            return death(names.get(error.actor_id), fate="cannot be reached" if lost else "has died")
         case RayError():
             return Ending(exits.INFRASTRUCTURE, "process", f"{type(error).__name__}: {error}. {AGAIN}")
     return Ending(exits.FAILED, "error", f"{type(error).__name__}: {error}")
 
 
-def death(name: str | None, cause: Literal["process", "engine", "memory"] = "process") -> Ending:
+def death(name: str | None, cause: Cause = "process", fate: str = "has died") -> Ending:
     """The ending of a run after the death of one of its actors, or of its engine; name: None if it is not known."""
     part = "engine" if cause == "engine" else "process"
     title = next((title for known, title in KINDS.items() if known in (name or "")), "the training worker")
     who = f"The {part} of {title} {name}" if name else f"One {part} of the run"
     why = " because the machine ran low on memory" if cause == "memory" else ""
-    return Ending(exits.INFRASTRUCTURE, cause, f"{who} has died{why}. {AGAIN}")
+    return Ending(exits.INFRASTRUCTURE, cause, f"{who} {fate}{why}. {AGAIN}")

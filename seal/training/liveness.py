@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import ray
-from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
+from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorError, RayError, RayTaskError
 
 from seal.records.ending import Ending
 from seal.training.cluster import QUEUE_NAMESPACE
@@ -72,10 +72,10 @@ class Liveness:
                     return death(name, "engine")
             except OutOfMemoryError:
                 return death(name, "memory")
+            except (ActorUnavailableError, RayTaskError) as error:  # a broken connection, or its answer
+                logger.debug("%s cannot be pinged: %s", name, error)
             except RayActorError:
                 return death(name)
-            except RayTaskError as error:
-                logger.debug("%s cannot be pinged: %s", name, error)
         return None
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 import ray
-from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError
+from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayActorError, RayTaskError
 
 from seal.records.ending import Ending
 from seal.system import exits
@@ -15,7 +15,7 @@ from seal.training.checkpoints import CheckpointError
 from seal.training.ending import explain
 from seal.training.liveness import Liveness
 from seal.training.stop import InfrastructureFailure, StopRequested
-from tests.support.actors import Process, Server
+from tests.support.actors import Process, Server, Unreachable
 
 NOTICED_S = 60
 ENGINE_DEAD = "vllm.v1.engine.exceptions:EngineDeadError"
@@ -116,6 +116,11 @@ def test_a_death_that_the_trainer_meets_is_infrastructure(met, kind, cause, said
     assert ending[:2] == (exits.INFRASTRUCTURE, cause) and ending.sentence.startswith(said)
 
 
+def test_a_lost_connection_that_the_trainer_meets_is_no_death(met):
+    ending = met(ActorUnavailableError, "the connection is lost", None)
+    assert ending[:2] == (exits.INFRASTRUCTURE, "process") and "died" not in ending.sentence
+
+
 def test_a_dead_worker_that_the_trainer_meets_is_named(start):
     worker, trainer = start(Process, "agent_loop_worker_0_cd"), Process.remote()
     os.kill(ray.get(worker.pid.remote()), signal.SIGKILL)
@@ -156,4 +161,13 @@ def test_a_busy_worker_is_left_alone(trainer, start):
     with Liveness(end):
         ray.get(work)
         assert ray.wait([waits], timeout=0)[0] == []
+    assert not reasons
+
+
+def test_a_worker_that_cannot_be_reached_for_a_while_is_left_alone(trainer, start):
+    waits, end, reasons = trainer
+    start(Unreachable, "worker_1")
+    with Liveness(end) as liveness:
+        wait_until_watched(liveness, "worker_1")
+        assert ray.wait([waits], timeout=watch.GRACE_S + 1)[0] == []
     assert not reasons

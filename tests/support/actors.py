@@ -5,6 +5,7 @@ import pkgutil
 import time
 
 import ray
+from ray.exceptions import ActorUnavailableError
 
 
 @ray.remote
@@ -37,3 +38,16 @@ class Server:
 
     async def lose_engine(self):
         self.engine.errored = True
+
+
+@ray.remote
+class Unreachable:
+    """A rollout server that Ray cannot reach, as after a lost connection, whenever it is asked."""
+
+    class Engine:
+        @property
+        def errored(self):
+            raise ActorUnavailableError("the connection is lost", None)
+
+    def __init__(self):
+        self.engine = Unreachable.Engine()
