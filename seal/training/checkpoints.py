@@ -107,7 +107,7 @@ class Checkpoints:
         except (OSError, RuntimeError, CheckpointError) as error:
             shutil.rmtree(staging, ignore_errors=True)
             why = f"could not be written ({last_line(str(error), type(error).__name__)})"
-            raise CheckpointError(self._not_saved(step, why, " if it lacks")) from error
+            raise CheckpointError(self._not_saved(step, why, " if that is too little")) from error
         self._publish(written, step)
         self._prune(step)
 

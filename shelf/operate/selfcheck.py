@@ -10,6 +10,7 @@ import sys
 from importlib.metadata import version
 
 from rich.console import Console
+from rich.markup import escape
 
 NEEDED = ("torch", "ray", "transfer_queue", "verl", "vllm", "bfcl_eval", "fastapi", "env_service", "seal")
 PROCESSES = (
@@ -69,7 +70,7 @@ def main() -> int:
     console = Console(emoji=False)
     wrong = problems(target)
     for sentence in wrong:
-        console.print(f"[red]error:[/red] {sentence}", soft_wrap=True)
+        console.print(f"[red]error:[/red] {escape(sentence)}", soft_wrap=True)
     if not wrong:
         packages = "  ".join(f"{name} {version(name)}" for name in ("torch", "verl", "vllm", "ray", "bfcl-eval"))
         console.print(f"ready: {packages}", highlight=False)

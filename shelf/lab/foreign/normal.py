@@ -57,8 +57,8 @@ _BESIDE = {
 # fmt: on
 """Keys of a message that hold nothing of what it says."""
 _OF_RESULT = {*CALL_NAMES, *CALL_IDS, *_ANSWERED, "structuredContent", "structured_content", "tool_messages"}
-CUT_ENDS = re.compile(f"{LENGTH.pattern}|{FILTERED.pattern}")
-"""Endpoints' reasons for the end of an answer that a limit on its length or a filter cut, in lower case."""
+CUT_ENDS = re.compile(f"{LENGTH.pattern}|{FILTERED.pattern}|error|abort|cancel")
+"""Endpoints' reasons for the end of an answer that a limit, a filter or a failure of theirs cut, in lower case."""
 EMPTY_ENDS = re.compile(rf"$|stop|end_turn|.*({LENGTH.pattern})")
 """Endpoints' reasons for the end of an answer, with which an answer may be empty."""
 _MAY_CALL = re.compile("(?<![a-z])(?:tool_?)?(?:call|tool|action|function)|recipient", re.IGNORECASE)

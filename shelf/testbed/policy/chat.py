@@ -41,8 +41,8 @@ class ChatSettings:
     lessons, minutes: learning stops when the first of these is reached, and the learning rate falls to 0 by then.
     turns: weights of a lesson's number of requests. longest: the most tokens of a lesson. documents: the most
     characters of the tools' documents (3,000 are 700 to 900 tokens). dtype: that of matrix products. interface: half of
-    the lessons show what training shows; in half of these, the assistant errs once and corrects itself after feedback,
-    and its error is not taught.
+    the lessons show what training shows; in two fifths of these, the assistant errs once and corrects itself after
+    feedback, and its error is not taught.
     """
 
     lessons: int = 1_000

@@ -554,6 +554,7 @@ PART = said(tool_calls=[{"id": "c", "name": "refund", "args": {"id": "7"}}])
         {**ASKED_ALONE, "choices": [{"finish_reason": "length", "message": PART}]},
         row(ASKED, CUT, stop_reason="model_context_window_exceeded"),
         row(ASKED, CUT | {"finish_reason": "content_filter"}),
+        row(ASKED, CUT | {"finish_reason": "abort"}),
         {**ASKED_ALONE, "choices": [{"finish_reason": "content_filter", "message": PART}]},
         {
             "contents": GEMINI[:1],
@@ -569,7 +570,14 @@ PART = said(tool_calls=[{"id": "c", "name": "refund", "args": {"id": "7"}}])
     ],
     ids=[
         *("row", "message", "LangChain", "Bedrock", "a part of the arguments", "Anthropic", "a part in choices"),
-        *("the context", "a filter", "a part of a filter's", "Gemini's filter", "a filter of the Responses API"),
+        *(
+            "the context",
+            "a filter",
+            "a failure",
+            "a part of a filter's",
+            "Gemini's filter",
+            "a filter of the Responses API",
+        ),
     ],
 )
 def test_a_call_that_a_budget_or_a_filter_cut_is_nobody_s_fault(tmp_path, cut):
