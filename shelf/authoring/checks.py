@@ -200,11 +200,13 @@ def bad_input(subject: Subject) -> str:
 
 def any_message(subject: Subject) -> str:
     """Every message of a policy is answered."""
+    environment, mode = subject.environment, subject.mode
     for task in subject.tasks[:4]:
-        params = {"tool_prompt_mode": subject.mode, "parse_errors": "feedback"}
-        for message in (*RUBBISH, *scripted.stumbling_run(subject.environment, task, subject.mode).messages):
+        rare = (environment.render(mode, call) for call in scripted.rare_calls(environment, task))
+        for message in (*RUBBISH, *scripted.stumbling_run(environment, task, mode).messages, *rare):
+            params = {"tool_prompt_mode": mode, "parse_errors": "feedback"}
             subject.played(Run(f"message {message[:40]!r}", task, (message,), params))
-    return f"{len(RUBBISH)} unreadable messages and calls of every wrong kind"
+    return f"{len(RUBBISH)} unreadable messages, calls of every wrong kind, and rare values"
 
 
 def deadlines(subject: Subject) -> str:

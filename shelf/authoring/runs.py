@@ -102,15 +102,22 @@ def stumbling_run(environment: Environment, task_id: str, mode: str) -> Run:
 
 
 def wrong_calls(environment: Environment, task_id: str) -> Iterator[Call]:
-    """An unknown tool, then the first tools without arguments, with an unknown one, wrong types, and rare values."""
+    """An unknown tool, then the first tools without arguments, with an unknown one, and with wrong types."""
     yield "no_such_tool", {"value": 1}
     for document in list(environment.documents(task_id))[:4]:
-        named = arguments_of(document["parameters"])
+        names = list(arguments_of(document["parameters"]))
         yield document["name"], {}
         yield document["name"], {"no_such_argument": "x"}
-        if named:
-            yield document["name"], {name: [["deep"], {"text": 3}] for name in named}
-            yield document["name"], {name: _rare(schema) for name, schema in named.items()}
+        if names:
+            yield document["name"], {name: [["deep"], {"text": 3}] for name in names}
+
+
+def rare_calls(environment: Environment, task_id: str) -> Iterator[Call]:
+    """A call of each tool of the reference with values that its document permits and a world may not expect."""
+    called = {name for turn in environment.reference(task_id) for name, _ in turn}
+    for tool in environment.documents(task_id):
+        if tool["name"] in called:
+            yield tool["name"], {name: _rare(schema) for name, schema in arguments_of(tool["parameters"]).items()}
 
 
 def _rare(schema: Mapping[str, Any]) -> Any:
