@@ -1,9 +1,9 @@
 """Decide from the public text of any tool's result whether the call failed: only an explicit mark counts."""
 
-import ast
-import json
 import re
 from typing import Any
+
+from env_service.environments.kit.stray import literal
 
 _MARKS = ("isError", "is_error")
 _NO_ERROR = re.compile(  # a count or a measure is not an error either
@@ -26,7 +26,8 @@ def marks_failure(text: str) -> bool:
     The marks are ``isError`` or ``is_error`` that is true, a ``status`` of "error", a sentence under ``error``, and an
     error's text as the whole result. A list of records, and a result that says that it succeeded, have none.
     """
-    value = _value(text)
+    readable = text.lstrip()[:1] in ("{", "[", '"') and len(text) <= _READ_CHARACTERS
+    value = literal(text) if readable else None
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) and len(value[0]) == 1:
         value = value[0]
     if isinstance(value, dict):
@@ -46,14 +47,3 @@ def states_error(said: Any) -> bool:
     if isinstance(said, dict | list):
         return any(each != 200 and states_error(each) for each in (said.values() if isinstance(said, dict) else said))
     return not _NO_ERROR.fullmatch(said) if isinstance(said, str) else bool(said)
-
-
-def _value(text: str) -> Any:
-    """The value of a result that is JSON or the text of a Python value; None if it is neither."""
-    if text.lstrip()[:1] in ("{", "[", '"') and len(text) <= _READ_CHARACTERS:
-        for read in (json.loads, ast.literal_eval):
-            try:
-                return read(text)
-            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-                continue
-    return None

@@ -271,7 +271,7 @@ def faults_fail(subject: Subject) -> str:
 
 
 def no_leak(subject: Subject) -> str:
-    """No policy sees a call of the reference, or the instructions of a model's user, in a cue or anywhere else."""
+    """No policy sees a call of the reference, nor in its opening the instructions of a model's user."""
     environment, every = subject.environment, Omega.of(tuple(catalogue()))
     users = ({}, {"user": True, "native": True}) if isinstance(environment, TaskSource) else ({},)
     cues = ({}, {"omega": every.to_json(), "leak_guard": True})

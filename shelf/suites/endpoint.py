@@ -274,7 +274,7 @@ class EvaluatedModel:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Its name at the endpoint, or its folder, its files' hash and serve_args; ValueError if it is no model."""
+        """Its name at the endpoint, or its folder, its files' hash and serve_args; ValueError if it is not a model."""
         if self.checkpoint is None:
             return {"model": self.name}
         folder = require_model(self.checkpoint.resolve())

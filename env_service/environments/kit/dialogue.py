@@ -15,7 +15,7 @@ from env_service.answers import COMPLETED, Evaluation, Message, Opening, Step
 from env_service.environments.base import Call, Guard, Refusal, UserFault
 from env_service.environments.kit.blame import blame
 from env_service.environments.kit.calls import Parsed
-from env_service.environments.kit.scene import Scene, authored
+from env_service.environments.kit.scene import Scene, author_code
 from env_service.environments.kit.tasks import Check, Needed, Outcome
 from env_service.environments.kit.tool_calls import NATIVE, ToolCalls, read_message
 from seal.method.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
@@ -80,14 +80,14 @@ class ToolEpisode:
         self._ended = False
         self._valid = False
         self._blames: tuple[Blame | None, ...] | None = None
-        with authored():
+        with author_code():
             self._show_tools()
             self._leak_guard = LeakGuard(scene.secrets(), self._visible, self._wording) if watched else None
             self._world = scene.world()
 
     # --- the verbs ----------------------------------------------------------------
 
-    @authored()
+    @author_code()
     def start(self) -> Opening:
         scene, omega = self._scene, None
         content = scene.system()

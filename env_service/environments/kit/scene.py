@@ -25,8 +25,8 @@ History = Sequence[Sequence[CallEvidence]]
 
 
 @contextmanager
-def authored() -> Iterator[None]:
-    """Within the block runs an author's code: its ValueError does not say that the caller's request is wrong."""
+def author_code() -> Iterator[None]:
+    """Run an author's code in the block: its ValueError does not say that the caller's request is wrong."""
     try:
         yield
     except Refusal:
@@ -50,7 +50,7 @@ class Scene:
         self.writes, self.max_steps = environment.writes, environment.max_steps
         self.error_limit, self.stop_tool = environment.error_limit, environment.stop_tool
         self._environment, self._task = environment, task
-        with authored():
+        with author_code():
             self.part = environment.user(task) if settings.user else None
         if self.part is None and not environment.own_users:
             raise ValueError(

@@ -37,11 +37,12 @@ def stray_call(text: str, tools: Collection[str]) -> tuple[str, ...]:
 def _objects(text: str, tools: Collection[str]) -> Iterator[str]:
     for _, match in zip(range(_CANDIDATES), _OBJECT.finditer(text), strict=False):
         source = _balanced(text, match.start())
-        if source is not None and (name := _called(_value(source), tools)) is not None:
+        if source is not None and (name := _called(literal(source), tools)) is not None:
             yield name
 
 
-def _value(source: str) -> Any:
+def literal(source: str) -> Any:
+    """The value of a text that is JSON or a literal of Python; None if it is neither."""
     for read in (json.loads, ast.literal_eval):
         try:
             return read(source)

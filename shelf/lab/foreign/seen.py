@@ -56,7 +56,7 @@ def label_dialogue(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
     cuts = [[action.cut for action in turn.actions] for turn in answered]
     turns = _evidence(heard, cuts, documents, passed, CUTS.get(rollout.cut, rollout.cut))
     evaluation = assessment(turns, "paper", UNKNOWN, passed, True)
-    every = [_settled(turns, found) for found in evaluation["diagnosis"]]
+    every = [_withdraw_error(turns, found) for found in evaluation["diagnosis"]]
     diagnosis = [_of_file(heard[found.turn], found, rollout.reward) for found in every]
     evaluation |= {
         "labels": [found.label for found in diagnosis],
@@ -213,13 +213,13 @@ def _same_tool(name: str, other: str) -> bool:
     )
 
 
-def _settled(turns: Sequence[TurnEvidence], found: Diagnosis) -> Diagnosis:
-    """The diagnosis, without an error that calls of later turns correct, as after the user told what was missing."""
+def _withdraw_error(turns: Sequence[TurnEvidence], found: Diagnosis) -> Diagnosis:
+    """The diagnosis; unread if each tool that failed worked in a later turn, as after the user's correction."""
     last = {call.name: call.failed for call in turns[found.turn].calls}
     worked = {call.name for turn in turns[found.turn + 1 :] for call in turn.calls if not call.failed}
     if found.label != labels.RECOVERY_FAILURE or not worked or any(last[name] for name in last.keys() - worked):
         return found
-    reason = "calls of later turns correct its errors"
+    reason = "the tools that failed worked in a later turn"
     return replace(found, label=labels.CHECKER_ERROR, signals=(), rule="unjudged", reason=reason)
 
 
