@@ -405,13 +405,16 @@ def test_an_environment_that_cannot_be_prepared_ends_no_worker(monkeypatch: pyte
         tried.set()
 
     ours, theirs = socket.socketpair()
-    with ours, theirs:
-        page = ActivityPage(ActivityPage.allocate())
-        threading.Thread(target=serve, args=(theirs, page, preparation()), daemon=True).start()
-        assert tried.wait(30)
-        ours.settimeout(30)
-        ours.sendall(frame(orjson.dumps(["profile", "", {"env_type": "unread", "split": ""}])))
-        (answer,) = FrameBuffer().feed(ours.recv(2**16))
+    page = ActivityPage(ActivityPage.allocate())
+    serving = threading.Thread(target=serve, args=(theirs, page, preparation()), daemon=True)
+    with theirs:
+        with ours:
+            serving.start()
+            assert tried.wait(30)
+            ours.settimeout(30)
+            ours.sendall(frame(orjson.dumps(["profile", "", {"env_type": "unread", "split": ""}])))
+            (answer,) = FrameBuffer().feed(ours.recv(2**16))
+        serving.join(30)
     assert orjson.loads(answer.partition(b"\n")[0])["code"] == "environment_failed"
 
 
