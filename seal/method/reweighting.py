@@ -7,16 +7,14 @@
 Pure; the trainer multiplies. Weights are positive, so no advantage changes its sign, and the reward is never touched.
 """
 
-import random
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from seal.method import labels as vocabulary
 from seal.method.diagnosis.extension import Extension
 from seal.method.diagnosis.rules import PAPER
 from seal.method.labels import EXCLUDED, PASS
 from seal.method.profile import Cell, Profile
-from seal.settings.reweighting import Credit, ReweightSettings
+from seal.settings.reweighting import ReweightSettings
 
 
 def initial_rho(settings: ReweightSettings, extension: Extension = PAPER) -> dict[str, float]:
@@ -63,23 +61,6 @@ def weight(
         raise ValueError(f"label {unknown[0]!r} has no utility: declare it here or add it to seal.reweighting.rho")
     mean = sum(rho[label] for label in counted) / len(counted)
     return _clip(extension.weigh(counted, rho) if extension.weigh else mean, settings)
-
-
-def reach(
-    diagnosis: Sequence[Mapping[str, Any]], evidence: Sequence[Mapping[str, Any]], credit: Credit, lot: str
-) -> int | None:
-    """The last turn that a failed trajectory's advantage reaches, from what is known by turn; None: every turn.
-
-    After the first turn that needed a call and failed through the policy's own fault, a binary reward is 0 whatever
-    follows: later tokens add noise to GRPO's gradient, nothing to its mean. A call where none is needed decides no
-    reward. Without such a turn the controls do not cut either. lot: a seed.
-    """
-    wanted = {turn["turn"] for turn in evidence if turn["expected_calls"]}
-    own = [turn["turn"] for turn in diagnosis if turn["blame"] == "own" and turn["turn"] in wanted]
-    if credit == "whole" or not own:
-        return None
-    drawn = random.Random(lot).choice(diagnosis)
-    return {"failed": own[0], "drawn": drawn["turn"], "first": diagnosis[0]["turn"]}[credit]
 
 
 def _clip(value: float, settings: ReweightSettings) -> float:

@@ -1,13 +1,11 @@
 """`seal.reweighting`: how labels become weights on advantages (paper, section 3.4)."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from annotated_types import Ge
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from seal.settings.base import Count, NonZeroShare, Settings, Share
-
-Credit = Literal["whole", "failed", "drawn", "first"]
 
 
 class ReweightSettings(Settings):
@@ -29,6 +27,3 @@ class ReweightSettings(Settings):
     """The share of the target in rho of the next step; 1 follows it at once."""
     confidence: Count = 32
     """The sightings of a label in the window of C_t at which its figures count in full."""
-    credit: Credit = "whole"
-    """The turns that a failed trajectory's advantage reaches: all (`whole`, the paper), or those up to the first that
-    the policy failed itself (`failed`); as controls, up to a drawn one (`drawn`), or only the first (`first`)."""

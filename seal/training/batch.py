@@ -199,15 +199,10 @@ class StepBatch:
         found = (plain[owner] * mask.to(each.dtype) if owner in plain else each for owner, each, mask in rows)
         return replace(self, advantages=tuple(found))
 
-    def weighted(self, w: Sequence[float], reach: Sequence[int | None]) -> Self:
-        """Return the batch with w_j A_j (paper, section 3.4), 0 after the turn that `reach` names (main dialogue)."""
-        rows = [advantage * w[owner] for advantage, owner in zip(self.advantages, self.owners, strict=True)]
-        main = dict(zip(self.owners, rows, strict=True))  # the last one of a trajectory
-        for owner, last in enumerate(reach):
-            for turn, start, end in self.records[owner].spans:
-                if last is not None and turn > last:
-                    main[owner][start:end] = 0
-        return replace(self, advantages=tuple(rows))
+    def weighted(self, w: Sequence[float]) -> Self:
+        """Return the batch with w_j A_j (paper, section 3.4)."""
+        rows = zip(self.advantages, self.owners, strict=True)
+        return replace(self, advantages=tuple(advantage * w[owner] for advantage, owner in rows))
 
     def write_advantages(self) -> None:
         """Give verl the advantages of this batch."""

@@ -14,7 +14,6 @@ from typing import Any
 from seal.method.algorithm import Rollout, Round, State, play_round
 from seal.method.controls import relabel
 from seal.method.diagnosis.rules import taxonomy_of
-from seal.method.reweighting import reach
 from seal.method.teacher import Trial, figures, teacher_of
 from seal.records.step import Lift, Range, SentOmega, StepRecord, StepReport
 from seal.records.trajectory import TrajectoryRecord, count_labels
@@ -125,13 +124,6 @@ class ClosedLoop:
         )
         report = StepReport(record, self._state.profile.to_json(), self.omega_to_send())
         return [w.get(i, 0.0) for i in range(len(records))], report
-
-    def reach(self, step: int, records: Sequence[TrajectoryRecord]) -> list[int | None]:
-        """The last turn that A_j of each trajectory reaches; None: every turn, as for each that passed."""
-        credit, lot = self._settings.reweighting.credit, f"credit:{self._settings.seed}:{step}"
-        return [
-            None if x.passed else reach(x.diagnosis, x.evidence, credit, f"{lot}:{x.task}:{x.sample}") for x in records
-        ]
 
     def _rollout(self, step: int, record: TrajectoryRecord) -> Rollout:
         drawn = step if record.drawn is None else record.drawn

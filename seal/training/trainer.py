@@ -75,7 +75,7 @@ class SEALTraining(WholeRollouts, Durable):
             step = step.with_plain_baselines(self.config.algorithm.norm_adv_by_std_in_grpo)
         advantages = step.group_advantages
         w, report = self._loop.step(self.global_steps, step.records, step.groups, transfers)
-        written = step.weighted(w, self._loop.reach(self.global_steps, step.records))
+        written = step.weighted(w)
         written.write_advantages()
         self._log.trajectories(self.global_steps, records_to_log(step.records, step.groups, advantages, w))
         seconds = before_verl - started + time.perf_counter() - after_verl

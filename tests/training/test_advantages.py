@@ -79,9 +79,7 @@ class Step:
 
 def _row(uid, sample, mask, changes, noise):
     length, score = len(mask), SCORES[uid][sample]
-    spans = tuple((turn, turn, turn + 1) for turn in range(min(2, length)))  # a token each; the rest keep w
-    needed = [{"turn": turn, "expected_calls": 1} for turn in range(2)]
-    base = {"labels": LABELS[uid][sample], "evidence": needed, "spans": spans, **changes}
+    base = {"labels": LABELS[uid][sample], **changes}
     record = TrajectoryRecord(f"multi_turn_base_{uid}", "base@2", "base", "train", sample, score, **base)
     logprobs = -torch.arange(1.0, length + 1)
     return {
@@ -198,39 +196,6 @@ def test_the_push_counts_the_tokens_in_the_loss(step):
         assert metrics[f"seal/push/{name}_unweighted"] == pytest.approx(sum(plain.values()), rel=1e-5)
         weighted = sum(W[uid][i] * value for (uid, i), value in plain.items())
         assert metrics[f"seal/push/{name}"] == pytest.approx(weighted, rel=1e-5)
-
-
-@pytest.mark.parametrize(("credit", "reached"), [("whole", 1), ("failed", 0), ("first", 0)])
-def test_a_failed_rollout_learns_from_no_message_after_the_turn_that_its_credit_reaches(step, credit, reached):
-    """Of b_1 the first turn failed, of b_2 the second, a success has none; whatever follows the two turns stays."""
-    failed = {
-        f"b_{sample}_0": {"diagnosis": [{"turn": turn, "blame": "own" if turn == own else None} for turn in range(2)]}
-        for sample, own in ((0, 0), (1, 0), (2, 1))
-    }
-    played, metrics = step(f"seal.reweighting.credit={credit}", "seal.reweighting.enabled=false", changes=failed), {}
-    masks = played.field("loss_mask")
-    played.trainer._compute_advantage(played.batch, metrics)
-    first, second, third = group_relative(SCORES["b"])[:3]
-    expected = {"b_0_0": [first], "b_1_0": [second, second, second, second], "b_2_0": [third, third]}
-    if reached == 0:
-        expected["b_1_0"][1] = 0.0
-    if credit == "first":
-        expected["b_2_0"][1] = 0.0
-    check(played.field("advantages"), expected)
-    assert all(torch.equal(masks[key], mask) for key, mask in played.field("loss_mask").items()), "the token mean stays"
-
-
-def test_credit_ends_in_the_main_dialogue_wherever_verl_has_put_it(step):
-    """verl spreads the rows of a batch over its ranks, so another dialogue may come after the main one."""
-    own = {"diagnosis": [{"turn": 0, "blame": "own"}, {"turn": 1, "blame": None}]}
-    changes, several = {"b_1_0": own, "b_1_1": own}, {"b_1": ([1, 1], [1, 1, 1])}
-    credit = ("seal.reweighting.credit=failed", "seal.reweighting.enabled=false")
-    played, second = step(*credit, changes=changes, several=several), group_relative(SCORES["b"])[1]
-    played.batch.reorder([*reversed(range(len(played.keys)))])
-    played.trainer._compute_advantage(played.batch, {})
-    found = played.field("advantages")
-    torch.testing.assert_close(found["b_1_1"], torch.tensor([second, 0.0, second]))
-    torch.testing.assert_close(found["b_1_0"], torch.tensor([second, second]))
 
 
 @pytest.mark.parametrize("change", [{"infra": "engine", "labels": ()}, {"excluded": True}], ids=["lost", "excluded"])
