@@ -20,6 +20,7 @@ from seal.method.diagnosis.categories import qualify
 from seal.records.benchmark import parse_task_id, variant
 from seal.records.source import WHOLE
 from seal.settings.data import BENCHMARK, DataSettings, Selection, Source
+from seal.system.grouping import grouped
 from seal.system.jsonl import flaw
 
 
@@ -203,9 +204,7 @@ def _narrow_to_file(rows: Sequence[TaskRow], path: Path, known: Callable[[str], 
 
 def _spread(rows: Sequence[TaskRow], limit: int) -> list[TaskRow]:
     """Evenly spaced rows of each data source, shifted from one to the next so that scenarios differ."""
-    groups: dict[str, list[TaskRow]] = {}
-    for row in rows:
-        groups.setdefault(row.data_source, []).append(row)
+    groups = grouped((row.data_source, row) for row in rows)
     chosen: set[TaskRow] = set()
     for number, group in enumerate(groups.values()):
         count, shift = min(limit, len(group)), number / len(groups)

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from seal.method.interface.cues import Omega
 from seal.method.interface.evolve import Event
 from seal.records.format import FORMAT, require_format
 from seal.records.trajectory import TrajectoryRecord, count_tokens, count_user, shares
+from seal.system.grouping import grouped
 from seal.system.jsonl import BadLine, read_records
 
 PATIENCE = 3
@@ -93,9 +94,7 @@ def reward_figures(records: Sequence[TrajectoryRecord]) -> dict[str, float | Non
 
 def by_environment(records: Sequence[TrajectoryRecord]) -> dict[str, dict[str, Any]]:
     """The reward figures of each environment; {} with a single one, whose figures are the step's."""
-    parts: dict[str, list[TrajectoryRecord]] = defaultdict(list)
-    for record in records:
-        parts[record.environment].append(record)
+    parts = grouped((record.environment, record) for record in records)
     if len(parts) < 2:
         return {}
     return {name: reward_figures(parts[name]) for name in sorted(parts)}

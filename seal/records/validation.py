@@ -1,10 +1,10 @@
 """The averages of a validation."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from seal.records.source import WHOLE, categories_to_average, parse_data_source
 from seal.records.trajectory import TrajectoryRecord
+from seal.system.grouping import grouped
 
 
 def validation_averages(records: Sequence[TrajectoryRecord]) -> tuple[float | None, float | None] | None:
@@ -13,10 +13,7 @@ def validation_averages(records: Sequence[TrajectoryRecord]) -> tuple[float | No
     As in every table, the averages cover the benchmark's categories if there are any, else those of synthesised tasks.
     Trajectories that infrastructure failed are left out; None if nothing else is there.
     """
-    shares: dict[tuple[str, int], list[bool]] = defaultdict(list)
-    for record in records:
-        if record.infra is None:
-            shares[parse_data_source(record.data_source)].append(record.passed)
+    shares = grouped((parse_data_source(each.data_source), each.passed) for each in records if each.infra is None)
     if not shares:
         return None
     whole = {source: passed for source, passed in shares.items() if source[1] == WHOLE}
@@ -26,10 +23,8 @@ def validation_averages(records: Sequence[TrajectoryRecord]) -> tuple[float | No
 
 def environment_averages(records: Sequence[TrajectoryRecord]) -> dict[str, float | None]:
     """The pass share of whole tasks by environment, averaged over its categories; {} with a single environment."""
-    by_environment: dict[str, list[TrajectoryRecord]] = defaultdict(list)
-    for record in records:
-        if record.infra is None and record.prefix == WHOLE:
-            by_environment[record.environment].append(record)
+    whole = (record for record in records if record.infra is None and record.prefix == WHOLE)
+    by_environment = grouped((record.environment, record) for record in whole)
     if len(by_environment) < 2:
         return {}
     return {name: validation_averages(found)[0] for name, found in sorted(by_environment.items())}

@@ -17,6 +17,7 @@ from env_service.environments.base import Call, Environment, EnvironmentEpisode,
 from env_service.environments.bfcl.catalog import Task
 from env_service.environments.kit.dialogue import ToolEpisode
 from seal.method.interface.schema_cue import arguments_of
+from seal.system.grouping import grouped
 from shelf.patient_user import opened, said
 
 PROCESS_SECONDS = 600.0
@@ -61,9 +62,7 @@ def dialogue(messages: Sequence[str], answers: Sequence[Any]) -> list[dict[str, 
 def sample(environment: Environment, count: int) -> tuple[str, ...]:
     """`count` tasks of the training side, evenly spread over its categories; of all tasks if it has none."""
     ids = list(environment.task_ids("train")) or list(environment.task_ids(""))
-    by_category: dict[str, list[str]] = {}
-    for task_id in ids:
-        by_category.setdefault(environment.task(task_id).category, []).append(task_id)
+    by_category = grouped((environment.task(task_id).category, task_id) for task_id in ids)
     found = []
     for group in by_category.values():
         share = min(max(1, count // len(by_category)), len(group))

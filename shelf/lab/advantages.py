@@ -1,11 +1,11 @@
 """The group-relative advantages of GRPO, from rewards only (paper, section 2)."""
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seal.records.trajectory import TrajectoryRecord
+from seal.system.grouping import grouped
 from seal.training.closed_loop import Group, plain_advantages, relative
 
 _ROUNDING = 0.25
@@ -30,10 +30,8 @@ def group_advantages(
     Plain rollouts beside a teacher's cued ones are compared only with plain ones.
     """
     plain = plain_advantages(records, groups, by_deviation=by_deviation)
-    scores: dict[str, list[float]] = defaultdict(list)
-    for record, group in zip(records, groups, strict=True):
-        if group.counts:
-            scores[group.uid].append(record.score)
+    pairs = zip(records, groups, strict=True)
+    scores = grouped((group.uid, record.score) for record, group in pairs if group.counts)
     advantages = []
     for place, (record, group) in enumerate(zip(records, groups, strict=True)):
         trains = group.trains and record.tokens

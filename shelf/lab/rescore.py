@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from seal.records.trajectory import TrajectoryRecord
 from seal.rollout.play import Terms
 from shelf.replay.stored import PARTS, Rescored, StoredLog, judge
-from shelf.statistics.comparison import Comparison, Side, compare
+from shelf.statistics.comparison import Comparison, Side, compare, means
 from shelf.statistics.intervals import PairedDifference, paired_difference
 from shelf.statistics.tables import comparison_record, comparison_table, percent, table
 
@@ -55,14 +55,10 @@ def rescore_log(log: StoredLog, terms: Terms, url: str) -> Rescoring:
 
 def _reward(pairs: Sequence[tuple[TrajectoryRecord, TrajectoryRecord]]) -> PairedDifference:
     """The difference of the mean rewards, paired by task, as one mean over all categories and prefixes."""
-    scores: tuple[dict, dict] = ({}, {})
-    scenarios = {}
-    for pair in pairs:
-        for side, record in zip(scores, pair, strict=True):
-            side.setdefault((record.task_id, record.data_source), []).append(record.score)
-            scenarios[record.task_id, record.data_source] = record.scenario
-    means = [{task: sum(found) / len(found) for task, found in side.items()} for side in scores]
-    return paired_difference(*means, scenarios, dict.fromkeys(scenarios, ""))
+    sides = [[((each.task_id, each.data_source), each) for each in side] for side in zip(*pairs, strict=True)]
+    scores = (means((task, each.score) for task, each in side) for side in sides)
+    scenarios = {task: each.scenario for side in sides for task, each in side}
+    return paired_difference(*scores, scenarios, dict.fromkeys(scenarios, ""))
 
 
 def tables(found: Rescoring, most: int) -> list[RenderableType]:

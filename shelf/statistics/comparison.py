@@ -1,12 +1,12 @@
 """Paired differences between runs, groups of seeds, or two steps of one run."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
 from seal.records.source import categories_to_average, data_source, order_categories
 from seal.records.trajectory import TrajectoryRecord
+from seal.system.grouping import Key, grouped
 from shelf.statistics.intervals import PairedDifference, paired_difference
 from shelf.statistics.log import has_verdict, judged_turns
 from shelf.statistics.summary import AVERAGE, Task
@@ -68,8 +68,8 @@ def compare_lines(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequen
     scenarios = {_named(line): line.scenario for line in lines}
     categories = {_named(line): line.category for line in lines}
     turns = {_named(line): float(line.turns) for line in lines}
-    passed = [_means((_named(line), float(line.passed)) for line in side) for side in sides]
-    met = [_means((_named(x), x.turns_passed / of) for x in side if (of := judged_turns(x))) for side in sides]
+    passed = [means((_named(line), float(line.passed)) for line in side) for side in sides]
+    met = [means((_named(x), x.turns_passed / of) for x in side if (of := judged_turns(x))) for side in sides]
     with_turns = set(met[0]) & set(met[1])
     return Comparison(
         a=a,
@@ -87,9 +87,6 @@ def _named(line: TrajectoryRecord) -> tuple[str, str]:
     return line.category, line.task_id
 
 
-def _means(values: Iterable[tuple[tuple[str, str], float]]) -> dict[tuple[str, str], float]:
-    """Each task's mean over its samples and seeds."""
-    by_task: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for task, value in values:
-        by_task[task].append(value)
-    return {task: fmean(found) for task, found in by_task.items()}
+def means(values: Iterable[tuple[Key, float]]) -> dict[Key, float]:
+    """Each task's mean over its samples and seeds, whatever names a task."""
+    return {task: fmean(found) for task, found in grouped(values).items()}

@@ -4,7 +4,7 @@
 Figures are printed with and without them; nothing else treats them differently.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -16,6 +16,7 @@ from seal.method.diagnosis.categories import environment_of
 from seal.records.benchmark import CATEGORIES, MADE_CATEGORIES
 from seal.records.source import UNSCORED, categories_to_average, data_source, order_categories
 from seal.records.trajectory import TrajectoryRecord, count_labels, shares
+from seal.system.grouping import grouped
 from shelf.statistics.intervals import Estimate, SuccessCount, estimate, pass_at_k, pass_hat_k
 from shelf.statistics.log import Log, has_verdict, judged_turns
 
@@ -96,10 +97,7 @@ def summarise_step(lines: Iterable[TrajectoryRecord], without: Collection[Task] 
 
     without: tasks to leave out (the suspected ones).
     """
-    groups: dict[tuple[int, str], list[TrajectoryRecord]] = defaultdict(list)
-    for line in lines:
-        if line.task not in without:
-            groups[line.prefix, line.category].append(line)
+    groups = grouped(((line.prefix, line.category), line) for line in lines if line.task not in without)
     rows = []
     for prefix in sorted({prefix for prefix, _category in groups}):
         present = order_categories(category for at, category in groups if at == prefix)
@@ -156,7 +154,7 @@ def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -
     met = [
         [SuccessCount(line.scenario, line.turns_passed, judged_turns(line)) for line in stratum] for stratum in turned
     ]
-    outcomes = [_outcomes(stratum) for stratum in judged if stratum]
+    outcomes = [grouped((line.task_id, line.passed) for line in stratum) for stratum in judged if stratum]
     samples = min((len(each) for tasks in outcomes for each in tasks.values()), default=0)
 
     def mean(chance: Callable[[int, int, int], float], k: int) -> float:
@@ -179,11 +177,3 @@ def _row(name: str, prefix: int, strata: Sequence[Sequence[TrajectoryRecord]]) -
         infra=len(lines) - len(ran),
         labels=label_shares(ran),
     )
-
-
-def _outcomes(lines: Iterable[TrajectoryRecord]) -> dict[str, list[bool]]:
-    """Return the verdicts on the samples of each task."""
-    tasks: dict[str, list[bool]] = defaultdict(list)
-    for line in lines:
-        tasks[line.task_id].append(line.passed)
-    return tasks

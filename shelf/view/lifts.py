@@ -1,12 +1,12 @@
 """The effect of the interface on the policy: tasks with and without it, paired by task and validation."""
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from seal.records.folder import RunFolder
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.jsonl import step_files
+from shelf.statistics.comparison import means
 from shelf.statistics.intervals import PairedDifference, paired_difference
 from shelf.statistics.log import Log, read_log
 
@@ -32,8 +32,11 @@ def lift(records: Sequence[TrajectoryRecord]) -> Lift | None:
     Trajectories that infrastructure failed are left out, and so are pairs that lose a side in this way.
     """
     usable = [record for record in records if record.infra is None]
-    scenarios = {(record.step, record.data_source, record.task_id): record.scenario for record in usable}
-    without, shown = (_scores(usable, side) for side in ("hidden", "shown"))
+    scenarios = {_paired(record): record.scenario for record in usable}
+    without, shown = (
+        means((_paired(record), record.passed) for record in usable if record.withdrawal == side)
+        for side in ("hidden", "shown")
+    )
 
     def over(steps: Sequence[int]) -> PairedDifference:
         a, b = ({key: value for key, value in side.items() if key[0] in steps} for side in (without, shown))
@@ -62,10 +65,6 @@ def _figures(paired: PairedDifference) -> dict[str, Any]:
     return {"pairs": paired.pairs, **rates, "low": paired.low, "high": paired.high}
 
 
-def _scores(records: Sequence[TrajectoryRecord], side: str) -> dict[tuple[int, str, str], float]:
-    """The share of samples that passed, by step, data source and task."""
-    passed: dict[tuple[int, str, str], list[bool]] = {}
-    for record in records:
-        if record.withdrawal == side:
-            passed.setdefault((record.step, record.data_source, record.task_id), []).append(record.passed)
-    return {key: fmean(outcomes) for key, outcomes in passed.items()}
+def _paired(record: TrajectoryRecord) -> tuple[int, str, str]:
+    """What a record with the interface has in common with those without it."""
+    return record.step, record.data_source, record.task_id

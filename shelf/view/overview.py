@@ -16,6 +16,7 @@ from seal.method.labels import EXCLUDED, SYNONYMS
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
+from seal.system.grouping import grouped
 from seal.system.lock import Holder
 from shelf.statistics.log import MET, Log, planned_steps, values
 from shelf.statistics.summary import informative, summarise
@@ -116,9 +117,7 @@ def omega(folder: RunFolder, steps: Sequence[StepRecord]) -> dict[str, Any]:
     """Each cue's text, its steps and the events that turned it on or off; last, the cues that were never used."""
     known = catalogue()
     active = cue_steps(steps)
-    events: dict[str, list[dict[str, Any]]] = {}
-    for event in (event for step in steps for event in step.events):
-        events.setdefault(cue_of(event), []).append(asdict(event))
+    events = grouped((cue_of(event), asdict(event)) for step in steps for event in step.events)
     cues = []
     for full in dict.fromkeys([*active, *events]):
         scope, _, name = full.rpartition("/")

@@ -1,7 +1,6 @@
 """One finished run of an experiment: everything that its report needs, in one line."""
 
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +13,7 @@ from seal.records.format import FORMAT, require_format
 from seal.records.step import StepRecord
 from seal.records.trajectory import TrajectoryRecord
 from seal.system.files import write_text
+from seal.system.grouping import grouped
 from seal.system.jsonl import BadLine, read_records
 from shelf.statistics.log import judged_turns
 
@@ -104,12 +104,10 @@ def read_results(path: Path) -> tuple[tuple[RunResult, ...], tuple[BadLine, ...]
 
 def validation_scores(lines: Sequence[TrajectoryRecord]) -> tuple[ValidationScores, ...]:
     """The scores of validated trajectories, by step and data source."""
-    grouped: dict[tuple[int, str], list[TrajectoryRecord]] = defaultdict(list)
-    for line in lines:
-        grouped[line.step or 0, line.data_source].append(line)
+    found = grouped(((line.step or 0, line.data_source), line) for line in lines)
     return tuple(
-        ValidationScores(step, source, _by_task(found), sum(line.infra is not None for line in found))
-        for (step, source), found in sorted(grouped.items())
+        ValidationScores(step, source, _by_task(own), sum(line.infra is not None for line in own))
+        for (step, source), own in sorted(found.items())
     )
 
 

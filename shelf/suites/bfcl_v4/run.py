@@ -1,12 +1,12 @@
 """BFCL V4 with the official `bfcl generate` and `bfcl evaluate`."""
 
 import shutil
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from seal.system.files import file_sha256, json_hash, write_json
+from seal.system.grouping import grouped
 from shelf.suites import OFFICIAL_MODEL
 from shelf.suites.bfcl_v4.categories import (
     CATEGORIES,
@@ -104,10 +104,8 @@ class BfclV4(Suite):
     def jobs(self) -> Iterator[ToolRun]:
         which = ["--test-category", ",".join(self.parts)]
         if self.plan.limit is not None:
-            by_category: dict[str, list[str]] = defaultdict(list)
-            for identity in self.missing():
-                by_category[identity.rsplit("_", 1)[0].removesuffix("_prereq")].append(identity)
-            write_json(by_category, self._root / CHOSEN)
+            named = ((each.rsplit("_", 1)[0].removesuffix("_prereq"), each) for each in self.missing())
+            write_json(grouped(named), self._root / CHOSEN)
             which = ["--run-ids"]
         how = ("--skip-server-setup", "--local-model-path", self.plan.served.model)
         how += ("--temperature", str(self._temperature), "--num-threads", str(self.plan.concurrency))
@@ -144,10 +142,7 @@ class BfclV4(Suite):
         self._generated.prepare()
         scores = self._root / "score"
         shutil.rmtree(scores, ignore_errors=True)
-        answered: dict[str, list[str]] = defaultdict(list)
-        for item in self._items:
-            if item.id in self._generated.entries:
-                answered[item.category].append(item.id)
+        answered = grouped((item.category, item.id) for item in self._items if item.id in self._generated.entries)
         if not answered:
             return {}
         program = self._program("evaluate", "--test-category", ",".join(answered), "--partial-eval")

@@ -15,6 +15,7 @@ from seal.records.changes import flatten, training_launches
 from seal.records.folder import RunFolder
 from seal.records.step import StepRecord, read_steps
 from seal.records.trajectory import TrajectoryRecord
+from seal.system.grouping import grouped
 from seal.system.jsonl import BadLine, step_files
 from shelf.statistics.log import Log, has_validations, read_log, read_validation_dir
 
@@ -88,11 +89,7 @@ class Quarters(NamedTuple):
 
 def by_task(lines: Iterable[TrajectoryRecord]) -> dict[tuple[str, str], list[TrajectoryRecord]]:
     """The lines by data source and task, without those that do not count (`usable`)."""
-    tasks: dict[tuple[str, str], list[TrajectoryRecord]] = {}
-    for line in lines:
-        if line.usable:
-            tasks.setdefault((line.data_source, line.task_id), []).append(line)
-    return tasks
+    return grouped(((line.data_source, line.task_id), line) for line in lines if line.usable)
 
 
 def cue_steps(steps: Sequence[StepRecord]) -> dict[str, tuple[int, ...]]:
