@@ -100,16 +100,19 @@ _PARTS = "thinking_parts"
 """A placeholder for thoughts among the parts of a content: they are not a field, so there is none to send back."""
 _SILENT_PARTS = (*_THOUGHTS, "redacted_thinking", "reference")
 """Beginnings of the types of parts that are neither text nor calls."""
-_STREAMS = re.compile(
+STREAMS_ONLY = re.compile(
     r"only supports? stream|non.stream|\bstream\b.{0,20}\b(must|required)|(must|required?|enable|set)\b.{0,30}\bstream",
     re.IGNORECASE,
 )
-_MISSES_THOUGHTS = re.compile(
+"""The endpoint answers only in streams."""
+MISSES_THOUGHTS = re.compile(
     r"(reasoning|thinking|thought)\w*.{0,120}\b(missing|must|required|pass(ed)?)\b"
     r"|\b(missing|must|required|pass)\b.{0,120}(reasoning|thinking|thought)",
     re.IGNORECASE,
 )
-_NAMES_CALL = re.compile(r"\bjson\b|argument|tool.?call", re.IGNORECASE)
+"""The thoughts of earlier messages must be sent back."""
+NAMES_CALL = re.compile(r"\bjson\b|argument|tool.?call", re.IGNORECASE)
+"""The error is about a call in the request's messages."""
 _AS_SENT = {"exclude_unset": True, "warnings": False, "exclude": {"function": {"parsed_arguments"}}}
 """Options that leave out what the client adds to a streamed call."""
 _ECHOES = frozenset({"input", "ctx", "flagged_input"})
@@ -167,19 +170,9 @@ def _values(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def streams_only(text: str) -> bool:
-    """True if an error says that the endpoint answers only in streams."""
-    return bool(_STREAMS.search(_said(text)))
-
-
-def misses_thoughts(text: str) -> bool:
-    """True if an error says that the thoughts of earlier messages must be sent back."""
-    return bool(_MISSES_THOUGHTS.search(_said(text)))
-
-
-def names_call(text: str) -> bool:
-    """True if an error's words are about a call in the request's messages."""
-    return bool(_NAMES_CALL.search(_said(text)))
+def says(what: re.Pattern[str], text: str) -> bool:
+    """True if an error's words say this."""
+    return bool(what.search(_said(text)))
 
 
 def looks_like_call(text: str) -> bool:

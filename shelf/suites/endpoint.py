@@ -39,18 +39,19 @@ from seal.system.net import is_address, is_loopback
 from seal.system.text import enumeration, one_line
 from shelf.suites import FIXED
 from shelf.suites.answers import (
+    MISSES_THOUGHTS,
+    NAMES_CALL,
     REQUEST_STATUSES,
+    STREAMS_ONLY,
     CallRejected,
     ContextExceeded,
     EndpointFault,
     EndpointRefused,
     Reply,
-    misses_thoughts,
-    names_call,
     read_reply,
     refusal,
     refused_field,
-    streams_only,
+    says,
 )
 from shelf.suites.serving import MODEL_FILES, require_model, served_checkpoint, status
 
@@ -188,7 +189,7 @@ class Endpoint:
         if unknown := bool(names) and self.model not in names:
             asked = {"model": self.model, "messages": [{"role": "user", "content": "Hello."}]}
             answer = self._ask("chat/completions", asked)
-            unknown = not (answer.is_success or answer.status_code in RETRIED or streams_only(answer.text))
+            unknown = not (answer.is_success or answer.status_code in RETRIED or says(STREAMS_ONLY, answer.text))
         if self.lists_models and status(self.path("models"), self.proxied) != httpx2.codes.OK:
             raise EndpointRefused(
                 f"{self.shown}/models must answer 200, also without a key: the official tool waits for that."
@@ -397,10 +398,10 @@ class ChatClient:
                 # What refuses "Hello." too, as a closed account or a company's proxy, says nothing about these words.
                 if isinstance(told, ContextExceeded) or (told and await self._answers(sent, STREAM in added)):
                     raise told from error
-                if code in REQUEST_STATUSES and STREAM not in added and streams_only(text):
+                if code in REQUEST_STATUSES and STREAM not in added and says(STREAMS_ONLY, text):
                     added.add(STREAM)
                     continue
-                if code in REQUEST_STATUSES and THOUGHTS not in added and any(thoughts) and misses_thoughts(text):
+                if code in REQUEST_STATUSES and THOUGHTS not in added and any(thoughts) and says(MISSES_THOUGHTS, text):
                     added.add(THOUGHTS)
                     continue
                 field = refused_field(text, sent) if code in REQUEST_STATUSES else None
@@ -448,7 +449,7 @@ class ChatClient:
         A status that may concern only this request does so if the endpoint answers others.
         """
         code, text, url = error.status_code, one_line(error.response.text), self.endpoint.shown
-        rejected = code in UNREADABLE or (code >= 500 and names_call(error.response.text))
+        rejected = code in UNREADABLE or (code >= 500 and says(NAMES_CALL, error.response.text))
         fault = (CallRejected if rejected else EndpointFault)(
             f"endpoint_{code}", f"{url} answered {code}: {text[:200]}"
         )
