@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from seal.data.selection import RunRows, selected_rows
 from seal.launch.checks.numbers import require_sense
 from seal.launch.checks.plan import device_parts, require_plan
 from seal.launch.recipe import read_recipe, total_steps
+from seal.records.changes import flatten
 from seal.records.source import data_source
 from seal.settings import BLOCKS, EnvServiceSettings, SealSettings
 from seal.settings.base import recipe_defaults
@@ -23,8 +24,10 @@ from shelf.lab.experiment.matrix import Experiment
 from shelf.statistics.launches import validation_steps
 from shelf.statistics.summary import AVERAGE
 
-ELSEWHERE = ("seal.run_dir", "seal.process_env", "seal.seed", "env_service.env_url", "ray_kwargs", "trainer.logger")
-"""Keys that say where a run works and how it logs, not what it computes."""
+ELSEWHERE = re.compile(
+    r"(seal\.(run_dir|process_env|seed)|env_service\.env_url|ray_kwargs|trainer\.(logger|experiment_name))(\.|$)"
+)
+"""Keys that say where a run works, its name and how it logs, not what it computes."""
 NAMED_CHANGES = 3
 
 
@@ -114,7 +117,7 @@ def require_unchanged(experiment: Experiment, arms: Mapping[str, ComposedArm]) -
     if not experiment.has_runs and len([*experiment.finished()]) == len(experiment.cells):
         return
     added = {name: recipe_defaults(block) for name, block in BLOCKS.items()}
-    defaults = dict(_flat(OmegaConf.to_container(OmegaConf.create(added), resolve=False), "", "RUN"))
+    defaults = _flat(OmegaConf.to_container(OmegaConf.create(added), resolve=False), "RUN")
     for arm in arms.values():
         path = experiment.configuration(arm.name)
         if not path.is_file():
@@ -169,19 +172,15 @@ def _steps(config: DictConfig) -> int:
 def _facts(config: DictConfig) -> dict[str, Any]:
     """The configuration by full key, with paths from the repository on and without what names the run."""
     found = movable(OmegaConf.to_container(config, resolve=True))
-    return dict(_flat(found, "", str(found["seal"]["run_dir"])))
+    return _flat(found, str(found["seal"]["run_dir"]))
 
 
-def _flat(value: Any, key: str, run_dir: str) -> Iterator[tuple[str, Any]]:
-    if key in ELSEWHERE or key == "trainer.experiment_name":
-        return
-    if isinstance(value, dict) and value:
-        for name, item in value.items():
-            yield from _flat(item, f"{key}.{name}" if key else str(name), run_dir)
-    elif isinstance(value, str):
-        yield key, value.replace(run_dir, "RUN")
-    else:
-        yield key, value
+def _flat(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
+    return {
+        key: value.replace(run_dir, "RUN") if isinstance(value, str) else value
+        for key, value in flatten(config)
+        if not (isinstance(value, dict) and value) and not ELSEWHERE.match(key)
+    }
 
 
 def movable(value: Any) -> Any:
