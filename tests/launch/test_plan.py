@@ -1,23 +1,12 @@
 """Settings that cannot be cut into a training step."""
 
 import pytest
-from omegaconf import OmegaConf
 
 from seal.launch.checks.plan import require_plan
 from seal.system.errors import LaunchError
-from seal.system.paths import HOME
-from tests.support.recipes import composed
+from tests.support.recipes import changed
 
-SEAL = HOME / "exp" / "SEAL.yaml"
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-
-
-def changed(**values):
-    """The main run with other values; __ stands for a dot."""
-    config = composed(SEAL)
-    for key, value in values.items():
-        OmegaConf.update(config, key.replace("__", "."), value)
-    return config
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,10 @@ from tests.support.rollout_play import (
     TokenOutput,
     reference_texts,
     roll_out,
-    running_service,
     tokenizer,
 )
 
 LONG = "<tool_call>" + " sort" * 400
-
-
-@pytest.fixture(scope="module")
-def url():
-    with running_service() as service:
-        yield service.url
 
 
 def sampled(output) -> list[int]:

@@ -13,7 +13,6 @@ from tests.support.rollout_play import (
     ScriptedEngine,
     reference_texts,
     roll_out,
-    running_service,
     tokenizer,
 )
 
@@ -21,12 +20,6 @@ OMEGA = {"version": 3, "cues": {"*": [name for name in catalogue() if catalogue(
 SHARE = ("seal.interface.share=0.5", "seal.interface.teacher=share")
 RETRY = ("seal.interface.share=0.5", "seal.interface.teacher=retry")
 WRONG = '<tool_call>{"name":"no_such_tool","arguments":{}}</tool_call>'
-
-
-@pytest.fixture(scope="module")
-def url():
-    with running_service() as service:
-        yield service.url
 
 
 def sampled(output) -> list[int]:

@@ -15,7 +15,7 @@ from seal.rollout.harness.chains import Policy
 from seal.rollout.harness.messages import ChatMessage, Request
 from seal.rollout.native import PARSERS, NativeFormat, request
 from seal.rollout.speaker import Said
-from tests.support.rollout_play import TASK, ScriptedEngine, roll_out, running_service
+from tests.support.rollout_play import TASK, ScriptedEngine, roll_out
 from tests.support.templates import FAMILIES, family_tokenizer
 
 SIZES = (
@@ -28,12 +28,6 @@ SIZES = (
     "seal.rollout.attempts=1",
 )
 KEEPING = ("hermes", "coder", "glm")
-
-
-@pytest.fixture(scope="module")
-def url():
-    with running_service() as service:
-        yield service.url
 
 
 def spoken(family: str, content: str = "", *calls) -> str:

@@ -11,16 +11,10 @@ from seal.rollout.episode import Episode
 from seal.rollout.play import Terms, play
 from seal.rollout.services import Services
 from seal.settings.reward import RewardSettings
-from tests.support.rollout_play import TASK, Script, reference_texts, running_service
+from tests.support.rollout_play import TASK, Script, reference_texts
 
 PARAMS = {"split": "eval", "tool_prompt_mode": "compact"}
 KNOWN = {"task_id": TASK, "data_source": "base", "category": "base", "split": "train", "sample": 0}
-
-
-@pytest.fixture(scope="module")
-def url():
-    with running_service() as service:
-        yield service.url
 
 
 def played(url, speaker, **terms):

@@ -2,23 +2,15 @@
 
 from types import SimpleNamespace
 
-import pytest
-
 from seal.data.rows import TaskRow
 from seal.method.interface.cues import Omega
 from seal.rollout.attempts import Attempts
 from seal.rollout.row import Row
 from seal.settings import EnvServiceSettings, SealSettings
-from tests.support.rollout_play import ScriptedEngine, reference_texts, roll_out, running_service
+from tests.support.rollout_play import ScriptedEngine, reference_texts, roll_out
 
 OMEGA = Omega.of(("schema_required", "feedback_error", "caution"), version=3).to_json()
 """As a validation has it, in each of its rows."""
-
-
-@pytest.fixture(scope="module")
-def url():
-    with running_service() as service:
-        yield service.url
 
 
 def validated(url, side, *overrides):

@@ -2,23 +2,13 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from omegaconf import OmegaConf
 
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
 from shelf.operate.step import step_plan
-from tests.support.recipes import composed
+from tests.support.recipes import SEAL, changed, composed
 
 EXP = HOME / "exp"
-SEAL = EXP / "SEAL.yaml"
-
-
-def changed(**values):
-    """The main run with other values; __ stands for a dot."""
-    config = composed(SEAL)
-    for key, value in values.items():
-        OmegaConf.update(config, key.replace("__", "."), value)
-    return config
 
 
 def test_the_papers_step():
