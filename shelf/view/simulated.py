@@ -11,10 +11,8 @@ from env_service.environments.base import EnvironmentEpisode, Guard
 from env_service.environments.bfcl.catalog import Task
 from env_service.environments.bfcl.environment import BfclEnvironment
 from env_service.environments.bfcl.tools import Toolbox
-from env_service.environments.bfcl.verifier import reference
+from env_service.environments.bfcl.verifier import NOT_RUN, reference
 
-NOT_RUN = ("unavailable", "deadline")
-"""Errors of calls that never reached a simulator."""
 MAX_ROWS = 400
 MAX_TEXT = 2000
 MAX_DEPTH = 40

@@ -109,7 +109,8 @@ def _same_state(instances: Mapping[str, Any], expected: Mapping[str, Any]) -> bo
         return False
 
 
-_NOT_RUN = ("unavailable", "deadline")
+NOT_RUN = ("unavailable", "deadline")
+"""Errors of calls that never reached a simulator, or must not run again."""
 
 
 def shares_state(task: Task, turns: Sequence[Sequence[CallEvidence]]) -> bool:
@@ -134,8 +135,7 @@ def shared_verdict(task: Task, turns: Sequence[Sequence[CallEvidence]]) -> bool:
         expected_cards.update({card: cards[card] for card in CREDIT_CARD_EXTENSION if card not in own})
     results: list[str] = []
     for calls, reference_calls in zip(turns, task.reference, strict=True):
-        # A call that was refused or exceeded a limit must not run again.
-        results += [c.result if c.error in _NOT_RUN else model.call(c.name, c.arguments).text for c in calls]
+        results += [c.result if c.error in NOT_RUN else model.call(c.name, c.arguments).text for c in calls]
         texts = tuple(expected.call(*parse_reference(call)).text for call in reference_calls)
         comparison = compare(ReferenceTurn(texts, expected.instances, None), model.instances, bool(calls), results)
         if reference_calls and not comparison.passed:
