@@ -6,12 +6,12 @@ from pathlib import Path
 import bfcl_eval
 import pytest
 
-from env_service.environments.bfcl.catalog import CLASSES, documents, load_tasks
+from env_service.environments.bfcl.catalog import load_tasks, tool_documents
 from env_service.environments.bfcl.tools import argument_violations, parse_reference
 from seal.method.diagnosis.constraints import constraints, prose
 from seal.method.diagnosis.schema import violations, with_json_types
 
-TOOLS = {document["name"]: document for name in CLASSES for document in documents(name)}
+TOOLS = tool_documents()
 
 
 def kinds(tool, arguments):

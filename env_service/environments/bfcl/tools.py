@@ -63,14 +63,14 @@ def simulator_class(class_name: str) -> type:
 
 
 @cache
-def _owners() -> Mapping[str, str]:
+def owners() -> Mapping[str, str]:
     """Tool name -> simulator class."""
     return {document["name"]: name for name in CLASSES for document in documents(name)}
 
 
 @cache
 def _signature(tool: str) -> inspect.Signature:
-    signature = inspect.signature(getattr(simulator_class(_owners()[tool]), tool))
+    signature = inspect.signature(getattr(simulator_class(owners()[tool]), tool))
     return signature.replace(parameters=tuple(signature.parameters.values())[1:])
 
 
@@ -84,7 +84,7 @@ def parse_reference(call: str) -> tuple[str, dict[str, Any]]:
         node = ast.parse(call, mode="eval").body
     except SyntaxError as error:
         raise ValueError(f"Reference call {call!r} is not Python: {error}.") from error
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in _owners():
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in owners():
         raise ValueError(f"Reference call {call!r} is not a call of a documented tool.")
     names = tuple(_signature(node.func.id).parameters)
     if len(node.args) > len(names):
@@ -96,7 +96,7 @@ def parse_reference(call: str) -> tuple[str, dict[str, Any]]:
 
 def argument_violations(tool: str, arguments: Mapping[str, Any]) -> tuple[Violation, ...]:
     """Return how the arguments break the tool's document; () for an unknown tool."""
-    if tool not in _owners():
+    if tool not in owners():
         return ()
     try:
         return _violations(tool, marshal.dumps(arguments))

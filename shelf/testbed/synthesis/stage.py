@@ -6,15 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from env_service.environments.bfcl.catalog import CLASSES, Task, documents
-from env_service.environments.bfcl.tools import Toolbox
+from env_service.environments.bfcl.catalog import Task
+from env_service.environments.bfcl.tools import Toolbox, owners
 from env_service.environments.kit.tasks import Outcome
 from seal.method.diagnosis.results import reports_failure
 from seal.records.benchmark import Category
 from shelf.testbed.synthesis.path import Known, Login, PathCall, Slot, Style
 from shelf.testbed.synthesis.values import Values
 
-_OWNERS = {document["name"]: name for name in CLASSES for document in documents(name)}
 _NEEDS_LOGIN = re.compile("authenticat|logged in|log in")
 
 
@@ -49,7 +48,7 @@ class Stage:
         """Make a call that must succeed and return its result; a login that it needs comes first."""
         outcome = self._run(tool, arguments)
         if _failed(tool, outcome) and self.login is None and _NEEDS_LOGIN.search(outcome.text):
-            login = self._log_in(_OWNERS[tool])
+            login = self._log_in(owners()[tool])
             self._calls += [PathCall(tool, arguments, succeeded=False), login]
             self.kinds.add("login")
             outcome = self._run(tool, arguments)

@@ -1,7 +1,7 @@
 """Draws of values: words, names, texts, amounts. All randomness comes from the given generator."""
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from functools import cache
 from importlib import resources
 from typing import TypeVar
@@ -46,7 +46,7 @@ class Values:
     """Draws values. held_out: use the words that training tasks never use."""
 
     def __init__(self, rng: random.Random, held_out: bool) -> None:
-        self.rng = rng
+        self.rng, self.integer, self.sample = rng, rng.randint, rng.sample
         self._held_out = held_out
         self._words, self._people = _side(held_out)
 
@@ -58,17 +58,9 @@ class Values:
         """True with this probability."""
         return self.rng.random() < share
 
-    def integer(self, low: int, high: int) -> int:
-        """A whole number from low to high, both included."""
-        return self.rng.randint(low, high)
-
     def amount(self, low: int, high: int, unit: int = 1) -> float:
         """A multiple of `unit` as a float."""
         return float(self.rng.randint(low, high) * unit)
-
-    def sample(self, items: Sequence[Item], count: int) -> list[Item]:
-        """Distinct items in random order."""
-        return self.rng.sample(items, count)
 
     def word(self) -> str:
         """A word of the list, or an invented one that can be pronounced."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, StringConstraints
 
-from env_service.environments.bfcl.catalog import CLASSES, Task, documents
+from env_service.environments.bfcl.catalog import Task, tool_documents
 from env_service.environments.bfcl.tools import WRITES, Toolbox
 from shelf.suites.endpoint import Sampling
 from shelf.testbed.synthesis.llm.model import EndpointModel, Rejected
@@ -22,8 +22,7 @@ _TRIVIAL = 10
 @cache
 def tool_parameters() -> Mapping[str, Mapping[str, Any]]:
     """The schemas of every tool's arguments, by tool and argument."""
-    described = (document for name in CLASSES for document in documents(name))
-    return {document["name"]: document["parameters"]["properties"] for document in described}
+    return {name: document["parameters"]["properties"] for name, document in tool_documents().items()}
 
 
 class Expected(NamedTuple):

@@ -7,10 +7,6 @@ from shelf.testbed.synthesis.stage import Stage
 CLASS = "MessageAPI"
 
 
-def _user_id(stage: Stage) -> str:
-    return stage.values.pick(stage.simulator(CLASS).user_map.values())
-
-
 def _user_name(stage: Stage) -> str:
     return stage.values.pick(stage.simulator(CLASS).user_map)
 
@@ -24,7 +20,7 @@ def _sent_word(stage: Stage) -> str | None:
     return stage.values.pick([word for each in said for word in each.split() if word.isalpha()])
 
 
-USER = Drawn("u", _user_id, "plain", "user")
+USER = Drawn("u", lambda stage: stage.values.pick(stage.simulator(CLASS).user_map.values()), "plain", "user")
 
 add("message_login", CLASS, logging_in(CLASS, lambda own: own.current_user is not None), 0.6)
 add("get_user_id", CLASS, calling("get_user_id", drops="user", user=Drawn("n", _user_name)))

@@ -132,12 +132,11 @@ add("order_history", CLASS, calling("get_order_history"), 0.8)
 add("time", CLASS, calling("get_current_time"), 0.5)
 add("fund", CLASS, calling("fund_account", amount=Drawn("x", money, "amount")))
 
-
-def _market_is_open(stage: Stage) -> bool:
-    return stage.simulator(CLASS).market_status == "Open"
-
-
-add("withdraw", CLASS, calling("withdraw_funds", when=_market_is_open, amount=Drawn("x", amount(1, 40, 10), "amount")))
+WITHDRAWN = {
+    "when": lambda stage: stage.simulator(CLASS).market_status == "Open",
+    "amount": Drawn("x", amount(1, 40, 10), "amount"),
+}
+add("withdraw", CLASS, calling("withdraw_funds", **WITHDRAWN))
 
 
 @operation(CLASS, uses_results=True)
