@@ -19,6 +19,7 @@ from uuid import uuid4
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from env_service.local_service import local_service
 from seal.backends import vllm_plugin
 from seal.launch.recipe import read_recipe
 from seal.records.trajectory import TrajectoryRecord
@@ -154,11 +155,10 @@ def main() -> None:
     from verl.workers.rollout.llm_server import LLMServerManager
 
     from seal.backends import register  # noqa: F401
-    from tests.support.rollout_play import running_service
 
     files = ",".join(str(HOME / file) for file in recipe.task_files)
-    with running_service(BFCL_TASK_FILES=files, BFCL_WORKERS=str(SERVICE_WORKERS)) as service:
-        recipe = read_recipe(HOME / options.recipe, [*keys, f"env_service.env_url={service.url}"])
+    with local_service(BFCL_TASK_FILES=files, BFCL_WORKERS=str(SERVICE_WORKERS)) as url:
+        recipe = read_recipe(HOME / options.recipe, [*keys, f"env_service.env_url={url}"])
         cluster.prepare(recipe.config)
         ray.init(**OmegaConf.to_container(recipe.config.ray_kwargs.ray_init, resolve=True))
         begun = time.perf_counter()

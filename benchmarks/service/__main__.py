@@ -11,15 +11,13 @@ import argparse
 import asyncio
 import contextlib
 import itertools
-import os
 import re
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import uvloop
 from rich.console import Console
 from rich.table import Table
@@ -31,7 +29,7 @@ from env_service.environments.bfcl.catalog import load_tasks
 from env_service.environments.bfcl.formats import get_format
 from env_service.environments.bfcl.tools import parse_reference
 from env_service.host import Host
-from seal.system.paths import HOME
+from env_service.local_service import local_service
 
 MB = 1 << 20
 WARM = 2000
@@ -56,17 +54,9 @@ def reference_runs(prompt_mode: str) -> list[Run]:
 @contextlib.contextmanager
 def running_service(workers: int) -> Iterator[tuple[int, int]]:
     """A service on a free port: (port, pid)."""
-    environment = {**os.environ, "BFCL_PORT": "0", "BFCL_WORKERS": str(workers), "PYTHONPATH": str(HOME)}
-    command = [sys.executable, "-m", "env_service"]
-    with subprocess.Popen(command, cwd=HOME, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        line = process.stderr.readline()
-        if "http://" not in line:
-            raise RuntimeError(f"the service did not start: {line}")
-        try:
-            yield int(line.split("http://")[1].split()[0].rsplit(":", 1)[1]), process.pid
-        finally:
-            process.terminate()
+    with local_service(BFCL_WORKERS=str(workers)) as url:
+        (process,) = psutil.Process().children()
+        yield int(url.rsplit(":", 1)[1]), process.pid
 
 
 async def replay(port: int, runs: Iterator[Run], concurrency: int, prompt_mode: str) -> dict[str, list[float]]:
@@ -104,14 +94,20 @@ async def replay(port: int, runs: Iterator[Run], concurrency: int, prompt_mode: 
 def in_process(runs: list[Run], prompt_mode: str) -> float:
     """Episodes per second of the same requests in one process, with answers encoded, without HTTP."""
     host = Host(ActivityPage(ActivityPage.allocate()))
+
+    def ask(verb: str, arguments: dict[str, object]) -> None:
+        status, answer = host.handle(verb, "x", arguments)
+        if not status["ok"]:
+            raise RuntimeError(f"{verb}: {answer.decode()}")
+
     began = time.perf_counter()
     for task_id, messages in runs:
         arguments = {"env_type": "bfcl", "task_id": task_id, "params": {"tool_prompt_mode": prompt_mode}}
-        host.handle("create", "x", arguments)
+        ask("create", arguments)
         for text in messages:
-            host.handle("step", "x", {"content": text, "truncated": False})
-        host.handle("evaluate", "x", {"sparse": False})
-        host.handle("release", "x", {})
+            ask("step", {"content": text, "truncated": False, "role": "assistant"})
+        ask("evaluate", {"sparse": False})
+        ask("release", {})
     return len(runs) / (time.perf_counter() - began)
 
 
