@@ -13,6 +13,7 @@ from seal.method.interface.cues import Omega, catalogue
 from seal.method.labels import SYNONYMS
 from seal.settings import SealSettings
 from seal.settings.interface import Entries
+from seal.system.grouping import grouped
 
 _ROUNDING = 1e-9
 """Keeps a multiple of a share that is a whole number from being rounded below it."""
@@ -137,14 +138,8 @@ def figures(prompts: Prompts) -> dict[str, dict[str, float]]:
     same cues, so this is the lift of all cues together. If cues change nothing, the two kinds are alike, so the choice
     of prompts favours neither. transfer: the mean over taught rollouts (`Trial.transfer`), absent without one.
     """
-    seen: dict[str, list[Trial]] = {}
-    lifts: dict[str, list[float]] = {}
-    for environment, rollouts in prompts:
-        for rollout in rollouts:
-            for cue in rollout.cues:
-                seen.setdefault(f"{environment}/{cue}", []).append(rollout)
-        for cue, lift in _lifts(rollouts).items():
-            lifts.setdefault(f"{environment}/{cue}", []).append(lift)
+    seen = grouped((f"{own}/{cue}", each) for own, rollouts in prompts for each in rollouts for cue in each.cues)
+    lifts = grouped((f"{own}/{cue}", lift) for own, rollouts in prompts for cue, lift in _lifts(rollouts).items())
     found = {}
     for name, told in sorted(seen.items()):
         paired, transfers = lifts.get(name, ()), [each.transfer for each in told if each.transfer is not None]

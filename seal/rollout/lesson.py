@@ -1,12 +1,12 @@
 """The lesson of a cued rollout: its messages replayed in a plain episode."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.speaker import Said
 from seal.rollout.stream import TokenSpeaker, TokenStream
+from seal.system.grouping import grouped
 
 
 class Lesson(TokenSpeaker):
@@ -37,10 +37,8 @@ def leave_out_failures(lesson: TokenStream, evidence: Sequence[Mapping[str, Any]
     GRPO can reward a failed call in a success that the policy sampled itself, because the same call costs it
     elsewhere. A lesson was sampled under another prompt, so nothing would offset the reward.
     """
-    spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for turn, start, end in lesson.spans:
-        spans[turn].append((start, end))
+    spans = grouped((turn, (start, end)) for turn, start, end in lesson.spans)
     for turn in evidence:
-        for action, (start, end) in zip(turn["actions"], spans[turn["turn"]], strict=False):
+        for action, (start, end) in zip(turn["actions"], spans.get(turn["turn"], ()), strict=False):
             if action["refusals"] or any(call["error"] or call["reported"] for call in action["calls"]):
                 lesson.leave_out(start, end)

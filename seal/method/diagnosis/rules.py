@@ -176,38 +176,36 @@ _PASS = Rule("verifier_met", labels.PASS, _verifier_met)
 _RESPONSE = Rule("other_response", labels.RESPONSE_MISMATCH, _other_response)
 _SPURIOUS = Rule("spurious_call", labels.SPURIOUS_TOOL_CALL, _spurious_call)
 
-_BUILT_IN = {
-    "paper": Extension(
-        (
-            _GT,
-            _PASS,
-            Rule("invalid_call", labels.INVALID_TOOL_CALL, _invalid_call),
-            Rule("invalid_arguments", labels.ARGUMENT_MISMATCH, _invalid_arguments),
-            Rule("budget_cut", labels.BUDGET_CUT, _budget_cut),
-            Rule("other_state", labels.STATE_MISMATCH, _other_state),
-            Rule("not_recovered", labels.RECOVERY_FAILURE, _not_recovered),
-            Rule("missing_call", labels.MISSING_TOOL_CALL, _missing_call),
-            _RESPONSE,
-            _SPURIOUS,
-            Rule("abstained", labels.CORRECT_ABSTENTION, _abstained),
-        ),
-        name="paper",
+PAPER = Extension(
+    (
+        _GT,
+        _PASS,
+        Rule("invalid_call", labels.INVALID_TOOL_CALL, _invalid_call),
+        Rule("invalid_arguments", labels.ARGUMENT_MISMATCH, _invalid_arguments),
+        Rule("budget_cut", labels.BUDGET_CUT, _budget_cut),
+        Rule("other_state", labels.STATE_MISMATCH, _other_state),
+        Rule("not_recovered", labels.RECOVERY_FAILURE, _not_recovered),
+        Rule("missing_call", labels.MISSING_TOOL_CALL, _missing_call),
+        _RESPONSE,
+        _SPURIOUS,
+        Rule("abstained", labels.CORRECT_ABSTENTION, _abstained),
     ),
-    "release": Extension(
-        (
-            _GT,
-            _SPURIOUS,
-            Rule("released_abstention", labels.CORRECT_ABSTENTION, _released_abstention),
-            Rule("released_empty", labels.EMPTY_TURN, _released_empty),
-            Rule("other_instances", labels.INSTANCE_MISMATCH, _other_instances),
-            Rule("released_state", labels.STATE_MISMATCH, _released_state),
-            _RESPONSE,
-            _PASS,
-        ),
-        name="release",
+    name="paper",
+)
+_RELEASE = Extension(
+    (
+        _GT,
+        _SPURIOUS,
+        Rule("released_abstention", labels.CORRECT_ABSTENTION, _released_abstention),
+        Rule("released_empty", labels.EMPTY_TURN, _released_empty),
+        Rule("other_instances", labels.INSTANCE_MISMATCH, _other_instances),
+        Rule("released_state", labels.STATE_MISMATCH, _released_state),
+        _RESPONSE,
+        _PASS,
     ),
-}
-PAPER = _BUILT_IN["paper"]
+    name="release",
+)
+_BUILT_IN = {"paper": PAPER, "release": _RELEASE}
 
 
 @cache
