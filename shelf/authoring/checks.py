@@ -1,7 +1,5 @@
 """The checks of the conformance suite, one function per check, each with its requirement and its first violation."""
 
-from __future__ import annotations
-
 import inspect
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The conformance suite: every check of an environment, and what each check saw."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 

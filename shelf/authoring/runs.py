@@ -1,7 +1,5 @@
 """Scripted runs of an environment: what the conformance suite plays, and how."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A new environment's package, from the templates beside this module."""
 
-from __future__ import annotations
-
 import re
 from importlib import resources
 from pathlib import Path

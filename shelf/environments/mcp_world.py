@@ -1,7 +1,5 @@
 """A world with the tools of an MCP server, which is a separate process over stdio and holds the episode's state."""
 
-from __future__ import annotations
-
 import threading
 import weakref
 from abc import ABC, abstractmethod

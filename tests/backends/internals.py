@@ -3,8 +3,6 @@
 `seal/backends/internals.toml` holds the list; `changes` compares it with the installed packages.
 """
 
-from __future__ import annotations
-
 import inspect
 import tomllib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The official runner's verdict on raw model texts, by the package's own handlers and checker."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Model runs made from references: perfect ones, and ones that go wrong in known ways."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Play given assistant messages over HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """A real service on a free port for the tests of this folder."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

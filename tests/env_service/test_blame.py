@@ -1,7 +1,5 @@
 """Own and inherited faults mean the same in an environment of the kit as in the benchmark."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

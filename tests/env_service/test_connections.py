@@ -1,7 +1,5 @@
 """Connections on which nothing arrives, or from which nothing is taken, are closed; the others are not."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """An answer never fails on what a policy wrote."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Without Omega an episode is the plain benchmark: the interface is never asked for anything."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

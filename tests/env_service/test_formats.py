@@ -1,7 +1,5 @@
 """Messages are read as the benchmark's own handlers read them, without evaluating anything."""
 
-from __future__ import annotations
-
 import random
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Faults of a client, and the service's answers."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

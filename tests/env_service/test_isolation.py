@@ -1,7 +1,5 @@
 """Episodes in one process cannot see each other."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -1,7 +1,5 @@
 """No call of a policy can stop the service or disturb another episode."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

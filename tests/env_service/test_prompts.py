@@ -1,7 +1,5 @@
 """The policy's prompts equal, byte for byte, those of the benchmark's own handlers."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """The settings of the service: variables, options, and what is refused."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The service can be set up alone, without torch or verl."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

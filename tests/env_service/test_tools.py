@@ -1,7 +1,5 @@
 """A call gives the text that the package's own execution of its source gives."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

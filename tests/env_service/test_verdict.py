@@ -1,7 +1,5 @@
 """The service's verdict over HTTP is the official checker's."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

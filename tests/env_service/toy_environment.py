@@ -1,7 +1,5 @@
 """A second environment: a counter. It shows that adding one touches no file of the service."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence

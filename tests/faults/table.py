@@ -1,7 +1,5 @@
 """`python -m tests.faults.table` prints every tested fault as a Markdown table, from the tests' `fault` markers."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from pathlib import Path

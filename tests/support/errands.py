@@ -1,7 +1,5 @@
 """An environment whose users a model can play: a bag, and wishes about it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from env_service.environments.base import Document

@@ -3,8 +3,6 @@
 python -m tests.support.leak_cases      # the figures of docs/how-it-works.md
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

@@ -4,8 +4,6 @@ The policy plays the references with drawn faults. Tokens are counted as a quart
 the characters, so that budgets cut messages and dialogues as in a rollout.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Rollouts without a trained policy: the real agent loop and service, and an engine that says what a test wants."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """verl's training worker of a recipe in this process, and rows for it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial

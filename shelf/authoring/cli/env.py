@@ -1,7 +1,5 @@
 """`seal env`: list environments, write a new one's package, show its tasks, and check that it keeps the contract."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

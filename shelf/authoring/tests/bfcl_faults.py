@@ -5,8 +5,6 @@ The expected label comes from what was injected, from the paper's definitions
 `seal.method.diagnosis` nor what our episode recorded. So the two can disagree.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -5,8 +5,6 @@ dictionaries and default arguments. Here every check starts as in a fresh proces
 The service does not use this slow path; what validates the service does.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Mapping, Sequence

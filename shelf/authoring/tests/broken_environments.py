@@ -1,7 +1,5 @@
 """A small conforming environment, and one for each check that breaks exactly what the check looks for."""
 
-from __future__ import annotations
-
 import os
 import random
 import time

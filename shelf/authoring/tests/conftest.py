@@ -1,7 +1,5 @@
 """Environments of these tests, found by name, and gone afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

@@ -1,10 +1,9 @@
 """Agreement of labels with the expected ones: a confusion matrix with precision and recall."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Confusion:
     counts: Counter[tuple[str, str]]
 
     @classmethod
-    def of(cls, judged: Iterable[Judged]) -> Confusion:
+    def of(cls, judged: Iterable[Judged]) -> Self:
         """Count the pairs."""
         return cls(Counter((turn.expected, turn.found) for turn in judged))
 

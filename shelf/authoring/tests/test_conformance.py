@@ -1,7 +1,5 @@
 """The conformance suite passes on what conforms, and each check fails on exactly what it looks for."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

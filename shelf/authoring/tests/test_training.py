@@ -1,7 +1,5 @@
 """Another environment in training: its tasks are selected, played, logged, counted and cued under its own name."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace

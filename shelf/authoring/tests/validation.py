@@ -1,7 +1,5 @@
 """Validate the diagnosis: play single faults and compare each label with the one that it must be."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from env_service.environments.bfcl.catalog import Task

@@ -1,7 +1,5 @@
 """tau2-bench's airline, retail and telecom with a user that a language model plays, prompted as in the package."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """tau2-bench telecom in solo mode: a ticket, 43 tools of provider and phone, and no user."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -5,8 +5,6 @@ families of faults, which share a remedy, are held out: a task is for training i
 evaluation if it has only held-out faults. Tasks that mix both belong to neither side.
 """
 
-from __future__ import annotations
-
 import re
 
 from env_service.environments.base import Side

@@ -4,15 +4,13 @@ Toolkits, databases and evaluation primitives are the package's own. Some work t
 episode is done once here: parsing databases, running a task's initial actions, building pydantic models of 43 tools.
 """
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from tau2.data_model.message import AssistantMessage, ToolCall
 from tau2.data_model.tasks import Action, EnvAssertion, EnvFunctionCall, UserScenario
@@ -85,7 +83,7 @@ class _Ids:
     def __init__(self) -> None:
         self.drawn = 0
 
-    def uuid4(self) -> _Ids:
+    def uuid4(self) -> Self:
         self.drawn += 1
         return self
 

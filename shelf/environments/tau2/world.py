@@ -1,7 +1,5 @@
 """One telecom episode: the provider's systems and the customer's phone, and the package's two evaluators over them."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Dialogues with a user that the package's own orchestrator plays, records and judges over its own environments."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import random

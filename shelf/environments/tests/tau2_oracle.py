@@ -1,7 +1,5 @@
 """The package's own verdict on telecom runs, from its evaluators over its own environment."""
 
-from __future__ import annotations
-
 import pickle
 import random
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """tau2-bench telecom: its split, its verdict on some runs, its labels, and what the package adds at random."""
 
-from __future__ import annotations
-
 import re
 from importlib.metadata import PackageNotFoundError, version
 

@@ -1,7 +1,5 @@
 """tau2-bench with a user: splits, parts, and verdicts that are the package's own."""
 
-from __future__ import annotations
-
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest

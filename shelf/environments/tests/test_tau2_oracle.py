@@ -1,7 +1,5 @@
 """Every verdict of tau2-bench telecom is the package's own, and labels are those of the injected faults."""
 
-from __future__ import annotations
-
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """Code shared by the commands of `seal evaluate`: options by heading, and refusals in one sentence."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -7,8 +7,6 @@ tasks by their references. A request is recognised by its X-Request-Id
 that verdicts are known beforehand: see FAULTS, or, with --odd, ODD.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -7,8 +7,6 @@ everything is answered 503; null: nothing is) and ``solo_plan`` (the telecom tas
 dialogues come next: their tickets do not tell them apart). A chat without tools gets "Done.".
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -1,7 +1,5 @@
 """The mode openai_fc beside the official handler for chat completions: the same answers over HTTP, to both."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import copy
