@@ -4,14 +4,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from env_service.environments.registry import get_environment, locations
-from shelf.authoring.checks import (
-    CHECKS,
-    EPISODES_PER_SECOND,
-    NEED_DETERMINISM,
-    NEED_OWN_USERS,
-    Nonconforming,
-    Subject,
-)
+from shelf.authoring.checks import CHECKS, EPISODES_PER_SECOND, NEED_DETERMINISM, NEED_OWN_USERS, Nonconforming, Subject
 from shelf.authoring.runs import sample
 
 SAMPLE = 12

@@ -2,12 +2,7 @@
 
 import pytest
 
-from env_service.environments.bfcl.splits import (
-    EVAL_SCENARIOS,
-    TRAIN_SCENARIOS,
-    side_of,
-    task_ids,
-)
+from env_service.environments.bfcl.splits import EVAL_SCENARIOS, TRAIN_SCENARIOS, side_of, task_ids
 from seal.records.benchmark import CATEGORIES, parse_task_id
 from shelf.operate.data import siblings_in_train
 

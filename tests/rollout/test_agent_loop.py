@@ -6,13 +6,7 @@ from ray.exceptions import RayActorError
 from seal.method.interface.cues import Omega
 from seal.records.trajectory import CUTS
 from seal.training.closed_loop import by_prompt, mark_groups
-from tests.support.rollout_play import (
-    ScriptedEngine,
-    TokenOutput,
-    reference_texts,
-    roll_out,
-    tokenizer,
-)
+from tests.support.rollout_play import ScriptedEngine, TokenOutput, reference_texts, roll_out, tokenizer
 
 LONG = "<tool_call>" + " sort" * 400
 

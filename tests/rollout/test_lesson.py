@@ -9,12 +9,7 @@ from seal.rollout.speaker import SpeakerFault
 from seal.settings import EnvServiceSettings
 from seal.settings.interface import InterfaceSettings
 from seal.settings.sentences import SettingsError
-from tests.support.rollout_play import (
-    ScriptedEngine,
-    reference_texts,
-    roll_out,
-    tokenizer,
-)
+from tests.support.rollout_play import ScriptedEngine, reference_texts, roll_out, tokenizer
 
 OMEGA = {"version": 3, "cues": {"*": [name for name in catalogue() if catalogue()[name].taxonomy is None]}}
 SHARE = ("seal.interface.share=0.5", "seal.interface.teacher=share")

@@ -5,14 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from shelf.statistics.intervals import (
-    SuccessCount,
-    estimate,
-    mcnemar,
-    paired_difference,
-    pass_at_k,
-    wilson,
-)
+from shelf.statistics.intervals import SuccessCount, estimate, mcnemar, paired_difference, pass_at_k, wilson
 from shelf.statistics.tables import with_difference
 
 
