@@ -15,7 +15,7 @@ from seal.method.diagnosis.evidence import CallEvidence
 from shelf.environments.tau2 import VERSION, package
 from shelf.environments.tau2.environment import TelecomEnvironment
 from shelf.environments.tau2.package import AIRLINE, RETAIL, Domain
-from shelf.environments.tau2.world import TelecomWorld, binds
+from shelf.environments.tau2.world import TelecomWorld, outcome
 
 _ROLE = (
     "You are a customer service agent that helps the user according to the policy below. In each message either answer "
@@ -52,12 +52,9 @@ class RecordsWorld:
         self._records = package.Records(domain)
 
     def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
-        """Run a tool; the package flags errors explicitly."""
-        answer = self._records.respond(name, arguments)
-        if not answer.error:
-            return Outcome(answer.text)
+        """Run a tool."""
         tool = package.toolkit(self._domain).tools[name]
-        return Outcome(answer.text, "execution" if binds(tool, arguments) else "signature")
+        return outcome(self._records.respond(name, arguments), tool, arguments)
 
     def judge(self, calls: Sequence[CallEvidence], said: Sequence[str]) -> Check:
         """Compare the database with the reference's, and check that the user was told what they must learn."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from env_service.environments.kit.tasks import Check, Outcome, ToolTask
 from seal.method.diagnosis.evidence import CallEvidence
-from shelf.environments.tau2.package import State, Telecom, pristine, signatures, unmatched
+from shelf.environments.tau2.package import Response, State, Telecom, pristine, signatures, unmatched
 
 
 class TelecomWorld:
@@ -23,14 +23,11 @@ class TelecomWorld:
         self._telecom = Telecom(_initial(json.dumps(actions)), self.solo)
 
     def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
-        """Run a tool of either side; the package flags errors explicitly."""
+        """Run a tool of either side."""
         return self._outcome(name, arguments, "assistant")
 
     def _outcome(self, name: str, arguments: dict[str, Any], who: str) -> Outcome:
-        answer = self._telecom.respond(name, arguments, who)
-        if not answer.error:
-            return Outcome(answer.text)
-        return Outcome(answer.text, "execution" if binds(signatures()[name], arguments) else "signature")
+        return outcome(self._telecom.respond(name, arguments, who), signatures()[name], arguments)
 
     def check(self, turn: int, calls: Sequence[CallEvidence]) -> Check:
         """Combine the package's assertions with its comparison of actions, if the task's reward includes it."""
@@ -49,13 +46,15 @@ def _initial(actions: str) -> State:
     return telecom.state()
 
 
-def binds(method: Callable[..., Any], arguments: dict[str, Any]) -> bool:
-    """Return whether a method takes these arguments."""
+def outcome(answer: Response, method: Callable[..., Any], arguments: dict[str, Any]) -> Outcome:
+    """The outcome of a call of a tool with this method; the package flags errors explicitly."""
+    if not answer.error:
+        return Outcome(answer.text)
     try:
         _signature(method).bind(**arguments)
     except TypeError:
-        return False
-    return True
+        return Outcome(answer.text, "signature")
+    return Outcome(answer.text, "execution")
 
 
 @cache
