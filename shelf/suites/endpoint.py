@@ -432,10 +432,8 @@ class ChatClient:
                 return await _joined(answer, url) if streams else answer
         except (APITimeoutError, TimeoutError) as error:
             raise EndpointFault("endpoint_timeout", f"{url} did not answer in time") from error
-        except APIConnectionError as error:
+        except (APIConnectionError, httpx2.HTTPError) as error:  # the client wraps no error within a stream
             raise EndpointFault("endpoint_unreachable", f"{url}: {error.__cause__ or error}") from error
-        except httpx2.HTTPError as error:  # the client does not wrap errors within a stream
-            raise EndpointFault("endpoint_unreachable", f"{url}: {error}") from error
         except ValueError as error:
             raise EndpointFault("endpoint_protocol", f"{url} answered no chat completion: {error}") from error
 
