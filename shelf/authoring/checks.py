@@ -89,8 +89,8 @@ def tasks_and_splits(subject: Subject) -> str:
     if shared := groups["train"] & groups["eval"]:
         name = next(iter(environment.splits()))
         raise Nonconforming(f"the split {name} holds nothing out: tasks of the group {min(shared)!r} are on both sides")
-    if missing := [key for key in ("data_hash",) if not environment.version().get(key)]:
-        raise Nonconforming(f"version() lacks {missing[0]}")
+    if not environment.version().get("data_hash"):
+        raise Nonconforming("version() lacks data_hash")
     return f"{len(every)} tasks: {len(sides['train'])} to train on, {len(sides['eval'])} held out"
 
 

@@ -36,9 +36,7 @@ def list_environments() -> None:
     """List the environments that recipes can name, and where they come from."""
     from env_service.environments.registry import get_environment, locations
 
-    table = Table(box=None)
-    for column in ("name", "from", "tasks"):
-        table.add_column(column)
+    table = Table("name", "from", "tasks", box=None)
     for name, location in sorted(locations().items()):
         try:
             environment = get_environment(name)
