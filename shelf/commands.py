@@ -15,7 +15,7 @@ _LISTED = (
     ("operate", "plan", TRAINING, "Print what a run of a recipe is and takes: batches, lengths, memory, hours."),
     ("operate", "settings", TRAINING, "Explain the settings of a recipe: type, bounds, default and meaning."),
     ("operate", "data", PARTS, "Prepare and check the tasks."),
-    ("suites", "evaluate", RESULTS, "Evaluate a model, checkpoint or endpoint on the benchmark."),
+    ("suites", "evaluate", RESULTS, "Evaluate a model on the benchmark, another environment or an official suite."),
     ("testbed", "tasks", PARTS, "Synthesise and check tasks of your own."),
     ("testbed", "policy", PARTS, "Teach and adapt start policies."),
     ("view", "report", RESULTS, "Summarise a run as text and curves."),

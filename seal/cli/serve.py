@@ -26,8 +26,8 @@ def _options() -> Iterator[Parameter]:
 def serve(**options: Any) -> None:
     """Start the environment service and serve until interrupted.
 
-    An option takes precedence over the environment variable beside it. The token is only
-    read from BFCL_TOKEN, because other users of the machine can see a command line.
+    An option takes precedence over the environment variable beside it.
+    The token is only read from BFCL_TOKEN, because other users of the machine can see a command line.
     Exit code 1: the service cannot start; one sentence on stderr says why.
     """
     from env_service.__main__ import main

@@ -91,8 +91,8 @@ def check(
 ) -> None:
     """Check that an environment keeps the contract: determinism, replay, isolation, deadlines, verdicts, leaks, speed.
 
-    Also prints the labels whose rules are off in the environment. Exit code 1: a check fails; its line shows the
-    first example.
+    Also prints the labels whose rules are off in the environment.
+    Exit code 1: a check fails; its line shows the first example.
     """
     from shelf.authoring.conformance import conformance
 

@@ -26,8 +26,8 @@ def rollouts(
 ) -> None:
     """Label the turns of rollouts that other programs played, and write them as a run of one validation.
 
-    Rollouts of the benchmark's tasks are played again, so their labels are exact. Exits with 0 if every rollout
-    was judged, 1 if lines cannot be used or played again, 2 for bad input.
+    Rollouts of the benchmark's tasks are played again, so their labels are exact.
+    Exits with 0 if every rollout was judged, 1 if lines cannot be used or played again, 2 for bad input.
     """
     from seal.records.folder import RunFolder
     from seal.system.files import write_jsonl

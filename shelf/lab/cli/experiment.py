@@ -27,7 +27,7 @@ File = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="The experiment, for instance exp/experiments/paper_table3.yaml.",
+        help="An experiment, for instance exp/experiments/paper_table3.yaml, or the folder of its results.",
         autocompletion=complete_experiment,
     ),
 ]
@@ -75,9 +75,9 @@ def run(
 ) -> None:
     """Run what is missing in the matrix, each run as `seal train --with-service`.
 
-    The first run registers the file. Ctrl-C saves the runs in progress; the same command continues after any
-    interruption. When a run has finished, its results are kept and its checkpoints removed (`keep` in the file).
-
+    The first run registers the file.
+    Ctrl-C saves the runs in progress; the same command continues after any interruption.
+    When a run has finished, its results are kept and its checkpoints removed (`keep` in the file).
     Exits with 0 if every requested run has finished, 3 if some failed, 2 if the experiment cannot start.
     """
     from shelf.lab.experiment.arms import composed_arms

@@ -25,8 +25,8 @@ def probe(
 ) -> None:
     """Measure, before any training, what a recipe's interface and weights can give a model.
 
-    Prints a table and writes probe.json, or documents.json and documents.png. Serves the model, and also the
-    environment unless it is already served.
+    Prints a table and writes probe.json, or documents.json and documents.png.
+    Serves the model, and also the environment unless it is already served.
     """
     from openai import OpenAIError
 
