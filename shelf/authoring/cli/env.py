@@ -54,7 +54,7 @@ def new(
     """Write the package of a new environment: a working example, its tests, and the entry point."""
     from shelf.authoring.scaffold import write_package
 
-    with refusing("env new"):
+    with refusing("seal env new"):
         for path in write_package(name, out or Path(name)):
             Console(emoji=False, markup=False).print(str(path), highlight=False)
 
@@ -70,7 +70,7 @@ def show(
     from shelf.authoring.runs import dialogue, play, reference_run, sample
 
     console = Console(emoji=False, soft_wrap=True)
-    with refusing("env show", RuntimeError):
+    with refusing("seal env show", RuntimeError):
         environment = _environment(name, location)
         run = reference_run(environment, task or sample(environment, 1)[0], mode or environment.formats[0])
         answers = play(environment, run)
@@ -97,7 +97,7 @@ def check(
     from shelf.authoring.conformance import conformance
 
     console, failed = Console(emoji=False, soft_wrap=True), 0
-    with refusing("env check"):
+    with refusing("seal env check"):
         environment = _environment(name, location)
         for finding in conformance(name, tasks, floor):
             console.print(f"{_MARKS[finding.outcome]}  {finding.check:<18}", end="")
