@@ -148,9 +148,12 @@ def _opening(messages: list[ChatMessage]) -> tuple[list[ChatMessage], list[ChatM
 
 def _unread(message: ChatMessage) -> Iterator[str]:
     """The kinds of a message's parts that are neither text nor the policy's calls, results or thoughts."""
+    known = message.role in TOOL_ROLES  # whose other parts are read as JSON
     for part in message.content if isinstance(message.content, list) else ():
-        if _kind(part) and part.get("text") is None and (_kind(part) not in (*READ, *THOUGHTS) or is_data(part)):
-            yield _kind(part)
+        if (kind := _kind(part)) == "tool_result":
+            yield from _unread(ChatMessage.model_validate({**part, "role": "tool"}))
+        elif kind and part.get("text") is None and (is_data(part) or not (known or kind in (*READ, *THOUGHTS))):
+            yield kind
     if message.calls and message.role != "assistant":
         yield f"calls of the {message.role}"
 

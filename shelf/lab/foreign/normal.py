@@ -29,12 +29,10 @@ ROLES = {
 }
 """The roles by the names that LangChain, ShareGPT, Gemini, Cohere, Llama and others use."""
 CALL_NAMES = ("name", "function_name", "toolName", "tool_name", "tool")
-# fmt: off
 CALL_ARGUMENTS = (
     "arguments", "args", "input", "parameters", "kwargs", "tool_kwargs", "tool_args", "tool_input", "toolInput",
     "params",
-)
-# fmt: on
+)  # fmt: skip
 CALL_IDS = ("call_id", "tool_call_id", "toolCallId", "toolUseId", "id")
 _ANSWERED = (*CALL_IDS[1:-1], "tool_use_id")
 """Keys of a result that name its call."""
@@ -46,15 +44,13 @@ _CALL_PARTS = ("tool_call", "tool-call", "toolCall", "function_call")
 _RESULT_PARTS = ("tool_call_response", "tool-result", "tool_response", "function_response")
 _THOUGHT_PARTS = ("thinking", "redacted_thinking", "reasoning")
 _THOUGHTS = ("thought", "reasoningContent")
-# fmt: off
 _BESIDE = {
     "role", "from", "type", "id", "name", "index", "status", "given", "error", "tool_call_id", "requestor",
     "reasoning", "reasoning_content", "thinking", "reasoning_details", "thinking_blocks", "thought",
     "additional_kwargs", "response_metadata", "usage_metadata", "usage", "metadata", "extra", "model", "created",
     "timestamp", "finish_reason", "stop_reason", "logprobs", "token_ids", "cost", "cache_control", "raw_data", "uuid",
     "tool_plan", "content", "meta", "provider_specific_fields", "annotations", "source", "block_type",
-}
-# fmt: on
+}  # fmt: skip
 """Keys of a message that hold nothing of what it says."""
 _OF_RESULT = {*CALL_NAMES, *CALL_IDS, *_ANSWERED, "structuredContent", "structured_content", "tool_messages"}
 CUT_ENDS = re.compile(f"{LENGTH.pattern}|{FILTERED.pattern}|error|abort|cancel")

@@ -40,13 +40,9 @@ def row_of(value: Row) -> dict[str, Any]:
         value = {**value, **attributes}
     row = _renamed(value)
     for key in _TEXT_KEYS:
-        if isinstance(row.get(key), str):
-            row[key] = decoded(key, row[key])
-            if row[key] is None:
-                del row[key]
-    for key in _DIALOGUES:
-        row[key] = _dialogue(row[key]) if isinstance(row.get(key), str) else row.get(key)
-    row = {key: found for key, found in row.items() if found is not None}
+        if isinstance(row.get(key), str) and (found := decoded(key, row.pop(key))) is not None:
+            row[key] = found
+    row |= {key: _dialogue(row[key]) for key in _DIALOGUES if isinstance(row.get(key), str)}
     if isinstance(said := row.get("messages"), list) and len(said) == 1 and isinstance(said[0], list):
         said = row["messages"] = said[0]  # LangChain's batch of one
     kinds = [str(each.get("type")) for each in (said if isinstance(said, list) else ()) if isinstance(each, Mapping)]
@@ -91,10 +87,9 @@ def _renamed(value: Row) -> dict[str, Any]:
 
 def _is_answer(value: Any) -> bool:
     """True for the answer of an endpoint, False for text or messages."""
-    choices = isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value)
-    return isinstance(value, Mapping) or (
-        bool(choices) and not any({"role", "from", "type"} & each.keys() for each in value)
-    )
+    listed = value if isinstance(value, list) else ()
+    choices = [isinstance(each, Mapping) and not {"role", "from", "type"} & each.keys() for each in listed]
+    return isinstance(value, Mapping) or (bool(choices) and all(choices))
 
 
 _SPOKEN = {"role", "choices", "from", "message", "messages", "contents", "candidates"}
@@ -102,8 +97,6 @@ _SPOKEN = {"role", "choices", "from", "message", "messages", "contents", "candid
 
 def _dialogue(text: str) -> Any:
     """The messages or the answer in a JSON text; any other text stays as it is, since a policy may write JSON."""
-    if not text.lstrip().startswith(("[", "{")):
-        return text
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -61,6 +61,18 @@ def test_calls_of_a_user_and_a_kind_that_is_named_by_its_key_are_unread():
     assert found.unread == ("calls of the user", "executableCode")
 
 
+def test_of_a_result_only_its_pictures_are_unread():
+    parts = [{"type": "image", "source": {"data": "x"}}, {"type": "order", "id": 7}]
+    results = [
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": parts}]},
+        {"role": "tool", "tool_call_id": "a", "content": parts},
+    ]
+    for result in results:
+        use = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]}
+        found = dialogue_of([ChatMessage.model_validate(each) for each in (use, result)])
+        assert found.unread == ("image",) and '{"id": 7, "type": "order"}' in found.turns[0].actions[0].results[0]
+
+
 @pytest.mark.parametrize("anthropic", [False, True], ids=["openai", "anthropic"])
 def test_a_number_pairs_a_result_with_its_call(anthropic):
     """The results stand in the other order than their calls."""
