@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, model_validator
 
+from seal.method.diagnosis.schema import violations
 from seal.records.benchmark import parse_task_id
 from seal.records.source import WHOLE
 from seal.system.jsonl import flaw
@@ -153,22 +154,23 @@ def _heard(call: Call, result: str | None, documents: Mapping[str, Document], st
 
     strict: its harness does neither.
     """
-    name, written = call.name, call.arguments
+    name, written, why = call.name, call.arguments, ""
     if not isinstance(name, str) or not name.strip():
-        return Heard(str(name), written, result, "a call has no name")
-    schema = documents.get(name.strip(), {}).get("parameters") or {}
-    needs = schema.get("required")
+        return Heard(str(name or ""), written, result, "a call has no name")
+    document = documents.get(name.strip(), {})
+    schema = document.get("parameters") or {}
     try:
         found = json.loads(written) if isinstance(written, str) and (strict or written.strip()) else written
         if not strict and isinstance(found, str) and found.strip() and not REFUSES.search(result or ""):
             found = json.loads(found)
     except (ValueError, RecursionError) as error:
-        if not call.documented:  # free text
-            return Heard(name, {"input": written}, result, documented=False)
-        return Heard(name, written, result, f"the arguments of {name} are not JSON: {flaw(error)}")
-    if not strict and ((isinstance(found, str) and not found.strip()) or (found is None and not needs)):
-        found = {}
-    if isinstance(found, dict):
-        found = without_padding(found, schema, call.padded) if schema and isinstance(written, dict) else found
-        return Heard(name, found, result, documented=call.documented)
-    return Heard(name, written, result, f"the arguments of {name} are not a JSON object: {json.dumps(found)[:80]}")
+        found, why = written, f"JSON: {flaw(error)}"
+    empty = not found.strip() if isinstance(found, str) else found is None and not schema.get("required")
+    if isinstance(found := {} if empty and not strict else found, dict):
+        bare = without_padding(found, schema, call.padded) if schema and isinstance(written, dict) else found
+        meant = bare != found and violations(bare, document) and not violations(found, document)  # by the policy
+        return Heard(name, found if meant else bare, result, documented=call.documented)
+    if not call.documented:  # free text
+        return Heard(name, {"input": written}, result, documented=False)
+    why = why or f"a JSON object: {json.dumps(found)[:80]}"
+    return Heard(name, written, result, f"the arguments of {name} are not {why}")

@@ -37,12 +37,13 @@ _ENDING = re.compile("final|finish|submit|complete|terminate|done|answer|transfe
 """Names of tools with which harnesses let a policy finish or hand over, but which they do not list."""
 _KIND, _UN = "(?:tool|function|action|command|method)", "un(?:known|avail|defin|recogni|supp)"
 _NO_TOOL = re.compile(
-    rf"(?:{_UN}\w{{,6}}|invalid|no such|no|n[o']t (?:find|an?)(?: \w{{,20}})?) {_KIND}(?! (?:call|arg|par|in))"
-    rf"|(?:{_KIND}|name)(?:\W{{1,3}}\S{{1,60}})? (?:(?:is|was|does|could) ?)?"
+    rf"(?:\S{{1,60}} is )?(?:{_UN}\w{{,6}}|invalid|no such|no|n[o']t (?:find|an?)(?: \w{{,20}})?) {_KIND}"
+    r"(?! (?:call(?!ed)|arg|par|in))(?:(?: named| called)?\W{1,3}\S{1,60})?"
+    rf"|(?:\S{{1,60}} )?(?:{_KIND}|name)(?:\W{{1,3}}\S{{1,60}})? (?:(?:is|was|does|could) ?)?"
     rf"(?:{_UN}|n[o']t (?:be )?(?:avail|exist|found|defin|regist|recogni|supp))",
     re.IGNORECASE,
 )
-"""An answer to a tool that does not exist; any other answer shows that the file's list of tools is not whole."""
+"""What says that a tool does not exist, with the words beside it, of which one may be the tool's name."""
 REPEATS = 3
 """A call made this often in a turn, with the same arguments and always the same result, was not needed."""
 
@@ -159,10 +160,10 @@ def _evidence(
     """
     turns, pending = [], False
     for number, messages in enumerate(heard):
-        ends = cut if (last := number == len(heard) - 1) else ""
+        ends = cut if number == len(heard) - 1 else ""
         actions = []
         for calls, truncated in zip(messages, cuts[number], strict=True):
-            final = last and calls is messages[-1]
+            final = calls is messages[-1]
             actions.append(_action(calls, documents, final, truncated or (final and ends == "length")))
         calls = [call for action in actions for call in action.calls]
         turns.append(
@@ -186,7 +187,7 @@ def _action(
 ) -> ActionEvidence:
     """The evidence of a message, of whose last call a cut may have left a part (`truncated`), which nothing judges.
 
-    ends: only its results follow it in the rollout.
+    ends: only its results follow it in its turn.
     """
     calls = []
     for call in heard:
@@ -196,12 +197,18 @@ def _action(
         judged = documents is not None and call.documented and not (truncated and call is heard[-1])
         if judged and name not in documents:
             known = (ends and _ENDING.search(name)) or any(_same_tool(name, each) for each in documents)
-            judged = bool(_NO_TOOL.search(result)) or not (known or result)
+            judged = _denies(result, name) or not (known or result)
         available, document = not judged or name in documents, documents.get(name, {}) if judged else {}
         broken = violations(arguments, document)
         error = "execution" if marks_failure(result) else None
         calls.append(CallEvidence(name, arguments, available, broken, error if available else "unavailable", result))
     return ActionEvidence(tuple(calls), tuple(call.refused for call in heard if call.refused), truncated)
+
+
+def _denies(result: str, name: str) -> bool:
+    """Whether an answer denies this tool, not what it ran; any other one shows that the file's list is not whole."""
+    every = (said[0] for said in _NO_TOOL.finditer(result[:300]))  # what follows is no harness's
+    return any("tool" in said.lower() or _WITHIN.sub("", name) in said for said in every)
 
 
 def _same_tool(name: str, other: str) -> bool:
@@ -226,7 +233,8 @@ def _withdraw_error(turns: Sequence[TurnEvidence], found: Diagnosis) -> Diagnosi
 def _of_file(heard: Sequence[Sequence[Heard]], found: Diagnosis, reward: float | None) -> Diagnosis:
     """The diagnosis with its grounds: the file decides on a pass, and a repeated call was not needed.
 
-    It was if its result changed, as of a policy that waits, or after a new call, as of a policy that tests its work.
+    It was if its result changed or that of a call between, as of a policy that waits, or after a new call, as of a
+    policy that tests its work.
     Results that the file lacks do not count.
     """
     if found.label == labels.PASS:
@@ -235,9 +243,9 @@ def _of_file(heard: Sequence[Sequence[Heard]], found: Diagnosis, reward: float |
     known = [(call.name, json.dumps(call.arguments, sort_keys=True), call.result) for call in every]
     since, often = 0, ""
     for at, call in enumerate(known):
-        since = since if call in known[:at] else at  # a new call may change what the others find
-        same = call[2] is not None and all(one == call for one in known if one[:2] == call[:2])
-        often = call[0] if same and known[since : at + 1].count(call) == REPEATS else often
+        new = call not in known[:at] or any(one != call for one in known if one[:2] == call[:2])
+        since = at if new else since  # the others may wait for it, or find what it changed
+        often = call[0] if call[2] is not None and known[since : at + 1].count(call) == REPEATS else often
     if found.rule != "unjudged" or not often:
         return found
     reason = f"{often} was called {REPEATS} times with the same arguments and the same result, and nothing new between"

@@ -7,12 +7,10 @@ from typing import Any
 from seal.method.diagnosis.schema import judges
 from shelf.lab.foreign.normal import Row, decoded
 
-# fmt: off
 _DOCUMENTS = (
     "parameters", "input_schema", "inputSchema", "params", "parametersJsonSchema", "parameters_json_schema",
     "params_json_schema", "args_schema", "json_schema", "schema",
-)
-# fmt: on
+)  # fmt: skip
 _OF_ARGUMENTS = re.compile("arg|param|schema|input|propert", re.IGNORECASE)
 """Parts of the names of fields in which a tool may hold its arguments."""
 _TOOL_WITHIN = ("function", "custom", "toolSpec", "tool_spec")
@@ -95,7 +93,7 @@ def _lowered(schema: Any) -> Any:
     if not isinstance(schema, Mapping):
         return schema
     types = {"type": schema["type"].lower()} if isinstance(schema.get("type"), str) else {}
-    return {key: _lowered(each) for key, each in schema.items()} | types
+    return {key: each if key in ("const", "enum") else _lowered(each) for key, each in schema.items()} | types
 
 
 def is_padded(value: Any) -> bool:

@@ -283,6 +283,13 @@ def test_the_same_rollout_has_its_label_in_whatever_shape_its_program_writes_it(
 CENTS = {"type": "integer", "enum": None, "items": None}
 OK = {"role": "tool", "tool_call_id": "c", "content": "refunded"}
 PADDED = {"type": "object", "properties": {"id": {"type": "string", "enum": None}, "cents": CENTS, "unit": None}}
+OF_ITEM = {"type": "object", "properties": {"note": {"type": ["string", "null"]}}, "required": ["note"]}
+REFERRED = {
+    "type": "object",
+    "properties": {"item": {"$ref": "#/$defs/Item"}, "to": {"anyOf": [{"$ref": "#/$defs/Item"}, {"type": "null"}]}},
+    "required": ["item", "to"],
+    "$defs": {"Item": OF_ITEM},
+}
 FAULTLESS = {
     "nulls of a table in arguments": row(
         ASKED,
@@ -395,6 +402,45 @@ FAULTLESS = {
             )
         ]
     ),
+    "nulls that the schema behind a reference requires": row(
+        ASKED,
+        said(
+            content=[{"type": "tool_use", "id": "c", "name": "refund", "input": {"item": {"note": None}, "to": None}}]
+        ),
+        ANSWER,
+        tools=[{"name": "refund", "input_schema": REFERRED}],
+    ),
+    "a constant with a type in capitals": row(
+        ASKED,
+        said(tool_calls=[{"name": "refund", "args": {"id": "7", "to": {"type": "Card"}}}]),
+        ANSWER,
+        tools=[{"name": "refund", "parameters": {"properties": {"to": {"enum": [{"type": "Card"}]}}}}],
+    ),
+    **{
+        f"a tool that is not listed, of which this is the own result, {text}": row(
+            ASKED, said(tool_calls=[{"id": "c", "name": "bash", "args": {}}]), OK | {"content": text}, ANSWER
+        )
+        for text in (
+            *("bash: refund: command not found", "name 'refund' is not defined", "x.map is not a function"),
+            *("Unknown command: refund", "Call to undefined function refund()", f"{'x' * 300} Unknown tool: refund"),
+        )
+    },
+    "a call between those of which the policy waits for another's result": row(
+        ASKED,
+        *(
+            each
+            for text in (*["pending"] * 4, "done")
+            for name, result in (("wait", "ok"), ("look", text))
+            for each in (said(tool_calls=[{"id": "c", "name": name, "args": {}}]), OK | {"content": result})
+        ),
+        tools=[{"name": "wait"}, {"name": "look"}],
+    ),
+    "free text that is JSON": row(
+        ASKED, said(tool_calls=[{"id": "c", "type": "custom", "custom": {"name": "run", "input": "[7]"}}]), OK, ANSWER
+    ),
+    "the tool that ends a turn": row(
+        ASKED, said(tool_calls=[{"id": "c", "name": "final_answer", "args": {}}]), ASKED, said(content="Again.")
+    ),
     "the tool that ends, answered": row(ASKED, said(tool_calls=[{"id": "c", "name": "submit", "args": {}}]), OK),
     "the tool that ends": row(ASKED, said(tool_calls=[{"function": {"name": "final_answer", "arguments": {}}}])),
 }
@@ -438,6 +484,10 @@ UNREAD = {
     "two answers": {**ASKED_ALONE, "choices": [{"message": ANSWER}, {"message": ANSWER}]},
     "arguments as Python has them, and no result": row(
         ASKED, said(tool_calls=[{"id": "c", "function": {"name": "refund", "arguments": "{'id': '7', 'cents': 5}"}}])
+    ),
+    "a part of a streamed call": row(
+        ASKED,
+        said(tool_calls=[*called(RIGHT)["tool_calls"], {"index": 0, "function": {"name": None, "arguments": "}"}}]),
     ),
     "a number of calls": row(ASKED, said(content="I do.", tool_calls=2), ANSWER),
     "names of calls": row(ASKED, said(content="I do.", tool_calls=["refund"]), ANSWER),
