@@ -83,7 +83,7 @@ _MODERATED = re.compile(
 )
 LENGTH = re.compile(r"length|max_.*tokens|context_window_exceeded")
 FILTERED = re.compile(r"filter|refus|safety|sensitive|recitation|prohibited|block|spii|guardrail|toxic")
-_BROKEN = re.compile(r"error|abort|cancel|fail|time_?out|insufficient|unavailable|overload")
+BROKEN = re.compile(r"error|abort|cancel|fail|time_?out|insufficient|unavailable|overload")
 _FINISHED = re.compile(r"$|stop|eos|end|complete|done|malformed_function_call")
 """Beginnings of finish reasons of a complete answer; any other reason is a fault if the answer is empty."""
 _CALL = re.compile(
@@ -201,7 +201,7 @@ def read_reply(completion: ChatCompletion, url: str, offers_tools: bool = False)
         thoughts = {name: value for piece in pieces for name, value in piece.thoughts.items()}
         if not (text.strip() or calls or truncated):
             _require_silence(thoughts, reason, url, offers_tools)
-        elif _BROKEN.search(reason):
+        elif BROKEN.search(reason):
             raise EndpointFault("endpoint_error", f"{url} broke an answer off ({reason}): {text:.{_SHOWN}}")
         if not calls and not truncated and (_CALLED.search(reason) or any(piece.lost for piece in pieces)):
             where = next((piece.lost for piece in pieces if piece.lost), f"finish_reason {reason}")

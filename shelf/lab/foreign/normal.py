@@ -11,7 +11,7 @@ from typing import Any
 from env_service.environments.kit.contents import is_data
 from seal.system.jsonl import flaw
 from shelf.error_marks import states_error
-from shelf.suites.answers import FILTERED, LENGTH
+from shelf.suites.answers import BROKEN, FILTERED, LENGTH
 
 Row = Mapping[str, Any]
 ROLES = {
@@ -53,7 +53,7 @@ _BESIDE = {
 }  # fmt: skip
 """Keys of a message that hold nothing of what it says."""
 _OF_RESULT = {*CALL_NAMES, *CALL_IDS, *_ANSWERED, "structuredContent", "structured_content", "tool_messages"}
-CUT_ENDS = re.compile(f"{LENGTH.pattern}|{FILTERED.pattern}|error|abort|cancel")
+CUT_ENDS = re.compile(f"{LENGTH.pattern}|{FILTERED.pattern}|{BROKEN.pattern}|interrupt|repetition")
 """Endpoints' reasons for the end of an answer that a limit, a filter or a failure of theirs cut, in lower case."""
 EMPTY_ENDS = re.compile(rf"$|stop|end_turn|.*({LENGTH.pattern})")
 """Endpoints' reasons for the end of an answer, with which an answer may be empty."""

@@ -160,7 +160,7 @@ def _evidence(
     """
     turns, pending = [], False
     for number, messages in enumerate(heard):
-        ends = cut if number == len(heard) - 1 else ""
+        ends = (cut if number == len(heard) - 1 else "") or "length" * cuts[number][-1]
         actions = []
         for calls, truncated in zip(messages, cuts[number], strict=True):
             final = calls is messages[-1]

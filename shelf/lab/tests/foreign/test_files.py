@@ -605,6 +605,8 @@ PART = said(tool_calls=[{"id": "c", "name": "refund", "args": {"id": "7"}}])
         row(ASKED, CUT, stop_reason="model_context_window_exceeded"),
         row(ASKED, CUT | {"finish_reason": "content_filter"}),
         row(ASKED, CUT | {"finish_reason": "abort"}),
+        row(ASKED, CUT | {"finish_reason": "insufficient_system_resource"}),
+        row(ASKED, CUT | {"finish_reason": "repetition"}),
         {**ASKED_ALONE, "choices": [{"finish_reason": "content_filter", "message": PART}]},
         {
             "contents": GEMINI[:1],
@@ -624,6 +626,8 @@ PART = said(tool_calls=[{"id": "c", "name": "refund", "args": {"id": "7"}}])
             "the context",
             "a filter",
             "a failure",
+            "DeepSeek's failure",
+            "vLLM's repetition",
             "a part of a filter's",
             "Gemini's filter",
             "a filter of the Responses API",
@@ -641,6 +645,12 @@ def test_a_cut_call_is_nobody_s_fault_if_the_rollout_went_on_and_the_calls_befor
     rows = [row(ASKED, cut | {"finish_reason": "length"}, *after) for cut in (CUT, PART, two)]
     records = diagnose(tmp_path, written(tmp_path, *rows))
     assert [record.labels for record in records] == [("checker_error",)] * 2 + [("argument_mismatch",)]
+
+
+def test_a_cut_answer_ends_its_turn_by_a_limit_though_the_user_goes_on(tmp_path):
+    (record,) = diagnose(tmp_path, written(tmp_path, row(ASKED, said(content="I", finish_reason="length"), *WHOLE)))
+    assert record.labels == ("budget_cut", "argument_mismatch")
+    assert [turn["stop"] for turn in record.evidence] == ["length", "answered"]
 
 
 def test_what_its_program_could_not_parse_is_no_call(tmp_path):
