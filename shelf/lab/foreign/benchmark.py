@@ -1,6 +1,5 @@
 """Rollouts of the benchmark's tasks, played again as the official evaluation does."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
@@ -9,12 +8,14 @@ from pydantic import TypeAdapter
 
 from env_service.environments.bfcl.catalog import Task, load_tasks, tool_documents
 from env_service.environments.bfcl.formats import BfclFormat, get_format
+from env_service.environments.kit.stray import literal
 from seal.method.diagnosis.evidence import ActionEvidence, TurnEvidence
 from seal.method.diagnosis.rules import diagnose
 from seal.records.source import WHOLE, data_source
 from seal.records.trajectory import CUTS, PASS_SCORE, TrajectoryRecord
 from shelf.lab.foreign.results import TEXT_MODES
-from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Rollout, Turn
+from shelf.lab.foreign.rollout import STEP_LIMIT, Action, Heard, Rollout, Turn
+from shelf.lab.foreign.seen import WITHIN, denies
 from shelf.replay.player import Again
 
 STRUCTURED = "bfcl_qwen_fc"
@@ -133,7 +134,7 @@ def _move(action: Action, last: bool, rollout: Rollout, mode: str) -> _Move:
     form = get_format(mode)
     heard, parsed = action.heard(tool_documents()), form.parse(action.text)
     if heard:
-        calls = [form.render_call(call.name, call.arguments) for call in heard if not call.refused]
+        calls = [form.render_call(_name(call, action), call.arguments) for call in heard if not call.refused]
         none = [call for call in heard if call.refused]
         reasons, answers = tuple(call.refused for call in none), tuple(call.result or "" for call in none)
         written = "\n".join(call.written for call in none)
@@ -144,6 +145,12 @@ def _move(action: Action, last: bool, rollout: Rollout, mode: str) -> _Move:
     if acts or last or (obscure and (answers or rollout.steps)):
         return _Move(action.text, acts)
     return _Move(None, acts, parsed.refusals, action.text, answers, action.cut)
+
+
+def _name(call: Heard, action: Action) -> str:
+    """The tool's name without a server's or a module's, if another harness than the official one ran it under both."""
+    bare, ran = WITHIN.sub("", call.name), call.result and not (action.whole or denies(call.result, call.name))
+    return bare if ran and bare in tool_documents() else call.name
 
 
 def compare(rollout: Rollout, record: TrajectoryRecord) -> tuple[TrajectoryRecord, str]:
@@ -236,7 +243,4 @@ def _shown(
 
 
 def _same(one: str, other: str) -> bool:
-    try:
-        return one == other or json.loads(one) == json.loads(other)
-    except (ValueError, RecursionError):
-        return False
+    return one == other or (literal(one) == literal(other) and literal(one) is not None)

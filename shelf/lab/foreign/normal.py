@@ -57,6 +57,7 @@ CUT_ENDS = re.compile(f"{LENGTH.pattern}|{FILTERED.pattern}|{BROKEN.pattern}|int
 """Endpoints' reasons for the end of an answer that a limit, a filter or a failure of theirs cut, in lower case."""
 EMPTY_ENDS = re.compile(rf"$|stop|end_turn|.*({LENGTH.pattern})")
 """Endpoints' reasons for the end of an answer, with which an answer may be empty."""
+_NOTHING = object()
 _MAY_CALL = re.compile("(?<![a-z])(?:tool_?)?(?:call|tool|action|function)|recipient", re.IGNORECASE)
 
 
@@ -149,9 +150,6 @@ def call_of(value: Any) -> Any:
         arguments = value["parse_error"]
     given = _first(flat, CALL_IDS)
     return {"id": _id(given), "name": name, "arguments": arguments, "type": value.get("type")}
-
-
-_NOTHING = object()
 
 
 def _id(given: Any) -> Any:

@@ -31,6 +31,8 @@ ITEMS = ("message", "mcp_list_tools", "reasoning")
 """Types of the Responses API's items, besides those with the endings below."""
 _ITEM_ENDS = ("_call", "_call_output")
 _ASKS = ("system", "developer", "user")
+_SAYS = ("content", "parts", "tool_calls", "function_call", "refusal", "text")
+_SPOKEN = {"role", "choices", "from", "message", "messages", "contents", "candidates"}
 
 
 def row_of(value: Row) -> dict[str, Any]:
@@ -92,9 +94,6 @@ def _is_answer(value: Any) -> bool:
     return isinstance(value, Mapping) or (bool(choices) and all(choices))
 
 
-_SPOKEN = {"role", "choices", "from", "message", "messages", "contents", "candidates"}
-
-
 def _dialogue(text: str) -> Any:
     """The messages or the answer in a JSON text; any other text stays as it is, since a policy may write JSON."""
     try:
@@ -153,9 +152,6 @@ def _with_answer(row: dict[str, Any]) -> dict[str, Any]:
 def _said(message: Any) -> Any:
     known = message if isinstance(message, Mapping) else {}
     return [known.get(key) or None for key in ("role", "content", "tool_calls")]
-
-
-_SAYS = ("content", "parts", "tool_calls", "function_call", "refusal", "text")
 
 
 def _note_cut(answer: Row, row: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ SHOWN = (labels.PASS, labels.INVALID_TOOL_CALL, labels.ARGUMENT_MISMATCH, labels
 UNKNOWN = frozenset(rule.label for rule in taxonomy_of("paper").rules) - {*SHOWN, *labels.BROKEN}
 _REACT = re.compile(r"^Action:.*\n+Action Input:|^Action: *\w+[(\[]|<\|action_start\|>|functools\[", re.MULTILINE)
 """Calls in the forms of agents and templates, which no endpoint uses."""
-_WITHIN = re.compile(r".*(?:[.:/]|__)", re.DOTALL)
+WITHIN = re.compile(r".*(?:[.:/]|__)", re.DOTALL)
 """The name of a server or a module, as a prefix of its tool's name."""
 _MAY_HOLD = re.compile(r"(?:tool|function)_?(?:calls?|results|outputs)|intermediate_steps|steps|actions", re.IGNORECASE)
 """Fields of a row in which programs keep calls apart from the messages."""
@@ -197,7 +197,7 @@ def _action(
         judged = documents is not None and call.documented and not (truncated and call is heard[-1])
         if judged and name not in documents:
             known = (ends and _ENDING.search(name)) or any(_same_tool(name, each) for each in documents)
-            judged = _denies(result, name) or not (known or result)
+            judged = denies(result, name) or not (known or result)
         available, document = not judged or name in documents, documents.get(name, {}) if judged else {}
         broken = violations(arguments, document)
         error = "execution" if marks_failure(result) else None
@@ -205,17 +205,17 @@ def _action(
     return ActionEvidence(tuple(calls), tuple(call.refused for call in heard if call.refused), truncated)
 
 
-def _denies(result: str, name: str) -> bool:
+def denies(result: str, name: str) -> bool:
     """Whether an answer denies this tool, not what it ran; any other one shows that the file's list is not whole."""
     every = (said[0] for said in _NO_TOOL.finditer(result[:300]))  # what follows is no harness's
-    return any("tool" in said.lower() or _WITHIN.sub("", name) in said for said in every)
+    return any("tool" in said.lower() or WITHIN.sub("", name) in said for said in every)
 
 
 def _same_tool(name: str, other: str) -> bool:
     """Whether two names mean one tool: one has a server's or module's prefix, or a character is written differently."""
     return (
-        _WITHIN.sub("", name) == other
-        or name == _WITHIN.sub("", other)
+        WITHIN.sub("", name) == other
+        or name == WITHIN.sub("", other)
         or _SIGN.sub("", name).lower() == _SIGN.sub("", other).lower()
     )
 

@@ -228,6 +228,17 @@ def test_what_a_harness_lets_pass_does_not_end_a_turn(tmp_path):
         assert good.passed and set(good.labels) == {"pass"} and spoilt.labels[1] == label, name
 
 
+def test_a_tool_that_ran_under_its_server_s_name_is_the_benchmark_s(tmp_path):
+    played, failed, denied = (dialogue() for _ in range(3))
+    for chat_, result in ((played, "None"), (failed, '{"error": "It is full."}'), (denied, "Unknown tool: {}")):
+        for message in chat_["messages"]:
+            for made in message.get("tool_calls", ()):
+                name = made["function"]["name"] = f"mcp__files__{made['function']['name']}"
+            message["content"] = result.replace("{}", name) if message["role"] == "tool" else message["content"]
+    played, failed, denied = diagnosed(tmp_path, played, failed, denied)
+    assert played.passed and failed.passed and {*denied.labels} == {"invalid_tool_call"}
+
+
 def test_a_harness_that_reads_text_in_text_made_the_call(tmp_path):
     said = tried(json.dumps(json.dumps({"folder": "workspace"})))
     said[1]["content"] = '{"current_working_directory": "workspace"}'
