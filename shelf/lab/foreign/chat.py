@@ -169,7 +169,8 @@ def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
     aside = False  # the last message with calls is not the policy's
     for message in messages:
         text, acts = message.text, bool(turns and turns[-1].actions)
-        answers = message.role in TOOL_ROLES or text.startswith(RESPONSES[0])
+        tagged = text.lstrip().startswith(RESPONSES[0])
+        answers = message.role in TOOL_ROLES or tagged
         late = actions and None in actions[-1].results and not (aside or message.given)  # the user spoke before it
         aside = message.given if message.role == "assistant" else aside
         if message.role == "assistant" and not message.given:
@@ -184,7 +185,7 @@ def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
             unanswered = [each.calls and not any(each.results) for each in turns[-1].actions[-2:]]
             if message.tool_call_id is None and len(unanswered) == 2 and all(unanswered):
                 raise ValueError("a result without an id follows several messages with calls: whose is it?")
-            for result in [each.strip("\n") for each in blocks(text, *RESPONSES)[0]] or [text]:
+            for result in [each.strip("\n") for each in blocks(text if tagged else "", *RESPONSES)[0]] or [text]:
                 if aside or message.given:
                     actions[-1].results.append(_quoted(message) if message.given else result)
                 else:

@@ -438,6 +438,9 @@ FAULTLESS = {
     "free text that is JSON": row(
         ASKED, said(tool_calls=[{"id": "c", "type": "custom", "custom": {"name": "run", "input": "[7]"}}]), OK, ANSWER
     ),
+    "a result that speaks of tags": row(
+        ASKED, called(RIGHT), OK | {"content": "Write <tool_response>Error: no</tool_response>."}, ANSWER
+    ),
     "the tool that ends a turn": row(
         ASKED, said(tool_calls=[{"id": "c", "name": "final_answer", "args": {}}]), ASKED, said(content="Again.")
     ),
