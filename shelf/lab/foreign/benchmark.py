@@ -187,7 +187,8 @@ def _other_result(rollout: Rollout, played: Sequence[Sequence[Mapping[str, Any]]
         heard = [call for action in turn.actions for call in action.heard(tool_documents()) if not call.refused]
         found = [call for action in actions for call in action["calls"]]
         for was, call in zip(heard, found, strict=False):
-            if was.result and not _same(was.result, str(call["result"])):
+            one, other = was.result or "", str(call["result"])
+            if one and one != other and (literal(one) is None or literal(one) != literal(other)):
                 return f"turn {number}: {call['name']} answers {call['result']!s:.80}"
     return ""
 
@@ -240,7 +241,3 @@ def _shown(
             refusals = (*action.refusals, *move.refusals)
             action = replace(action, refusals=refusals, truncated=action.truncated or move.cut)
         yield _Shown(action, bool(move.refusals), [asked, *answer])
-
-
-def _same(one: str, other: str) -> bool:
-    return one == other or (literal(one) == literal(other) and literal(one) is not None)

@@ -16,6 +16,8 @@ from shelf.lab.foreign.rollout import Action, Call, Turn
 
 RESPONSES = ("<tool_response>", "</tool_response>")
 """The tags around a result in a user message of Qwen's template."""
+REMINDERS = ("<system-reminder>", "</system-reminder>")
+"""The tags around what a harness, not the user, says beside the results of calls."""
 INSTRUCTS = ("system", "developer")
 ITEM_CALLS = ("function_call", "custom_tool_call", "mcp_call")
 ITEM_OUTPUTS = ("function_call_output", "custom_tool_call_output")
@@ -190,6 +192,8 @@ def _turns(messages: Iterable[ChatMessage]) -> list[Turn]:
                     actions[-1].results.append(_quoted(message) if message.given else result)
                 else:
                     _answer(actions, result, message.tool_call_id, message.name)
+        elif acts and actions[-1].calls and text.strip() and not blocks(text, *REMINDERS)[1].strip():
+            actions[-1].results.append(_quoted(message))
         elif turns and not turns[-1].actions:
             turns[-1].user += f"\n\n{_quoted(message) if message.given else text}"
         else:

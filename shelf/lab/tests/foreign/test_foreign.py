@@ -370,6 +370,7 @@ FULL = '{"error": "the hall is full"}'
 ONE = {"name": "book", "arguments": '{"seat": 3}'}
 USE = {"type": "tool_use", "id": "t", "name": "book"}
 USED = {"type": "tool_result", "tool_use_id": "t"}
+REMINDER = {"type": "text", "text": "<system-reminder>\nBe brief.\n</system-reminder>"}
 SAYS_NOTHING = ["checker_error"]
 
 TWICE, _ = call("book", seat=3)
@@ -543,6 +544,20 @@ SHOWN = {
             "reward": 0,
         },
         ["recovery_failure"],
+    ),
+    "anthropic: a harness reminds beside a result": (
+        {
+            "messages": [
+                BOOK,
+                {"role": "assistant", "content": [{**USE, "input": {"seat": 3}}]},
+                {"role": "user", "content": [{**USED, "content": "no", "is_error": True}, REMINDER]},
+                EXAMPLE[-1],
+                {"role": "user", "content": [REMINDER]},
+                EXAMPLE[-1],
+            ],
+            "reward": 0,
+        },
+        ["recovery_failure", "checker_error"],
     ),
     "results that the file lacks": (
         {
