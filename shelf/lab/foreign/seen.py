@@ -57,8 +57,8 @@ def label_dialogue(rollout: Rollout, names: dict[str, Any]) -> TrajectoryRecord:
     cuts = [[action.cut for action in turn.actions] for turn in answered]
     turns = _evidence(heard, cuts, documents, passed, CUTS.get(rollout.cut, rollout.cut))
     evaluation = assessment(turns, "paper", UNKNOWN, passed, True)
-    every = [_withdraw_error(turns, found) for found in evaluation["diagnosis"]]
-    diagnosis = [_of_file(heard[found.turn], found, rollout.reward) for found in every]
+    every = evaluation["diagnosis"]
+    diagnosis = [_of_file(heard[each.turn], _withdraw_error(turns, each), rollout.reward) for each in every]
     evaluation |= {
         "labels": [found.label for found in diagnosis],
         "diagnosis": [asdict(found) for found in diagnosis],
@@ -83,6 +83,7 @@ def unread_call(rollout: Rollout, row: Iterable[str]) -> str:
     names = _by_name(rollout.tools or ())
     actions = [action for turn in rollout.turns for action in turn.actions]
     heard = [call for action in actions for call in _heard(action, names, rollout.structured)]
+    asdict(TurnEvidence(0, 0, (_action(heard, None, False, False),)))  # RecursionError if a record cannot hold them
     for call in heard:
         written = isinstance(call.arguments, str) and call.name and not call.arguments.startswith("{'")  # by the policy
         if call.refused and (call.result or not written) and not REFUSES.search(call.result or ""):

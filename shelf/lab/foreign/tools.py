@@ -25,8 +25,7 @@ def tools_of(value: Any) -> list[dict[str, Any]] | None:
 
     Tools with a type but no name are the endpoint's own. ValueError for any other tool that is not understood.
     """
-    if isinstance(value, str):
-        value = decoded("tools", value)
+    value = decoded("tools", value) if isinstance(value, str) else value
     if isinstance(value, Mapping) and not ({"name", *_TOOL_WITHIN, *_DECLARATIONS} & value.keys()):
         value = [_by_name(name, each) for name, each in value.items()]
     found, own = [], []

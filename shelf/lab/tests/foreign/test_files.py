@@ -488,6 +488,9 @@ UNREAD = {
     "arguments as Python has them, and no result": row(
         ASKED, said(tool_calls=[{"id": "c", "function": {"name": "refund", "arguments": "{'id': '7', 'cents': 5}"}}])
     ),
+    "a call as deep as JSON is read": row(
+        ASKED, said(tool_calls=[{"function": {"name": "refund", "arguments": f'{{"id": {"[" * 700}{"]" * 700}}}'}}])
+    ),
     "a part of a streamed call": row(
         ASKED,
         said(tool_calls=[*called(RIGHT)["tool_calls"], {"index": 0, "function": {"name": None, "arguments": "}"}}]),
