@@ -43,7 +43,7 @@ _NO_TOOL = re.compile(
     rf"(?:{_UN}|n[o']t (?:be )?(?:avail|exist|found|defin|regist|recogni|supp))",
     re.IGNORECASE,
 )
-"""What says that a tool does not exist, with the words beside it, of which one may be the tool's name."""
+"""What says that a tool does not exist, with the words beside it: one of them may be the tool's name."""
 REPEATS = 3
 """A call made this often in a turn, with the same arguments and always the same result, was not needed."""
 
