@@ -209,7 +209,7 @@ def _action(
 def denies(result: str, name: str) -> bool:
     """Whether an answer denies this tool, not what it ran; any other one shows that the file's list is not whole."""
     every = (said[0] for said in _NO_TOOL.finditer(result[:300]))  # what follows is no harness's
-    return any("tool" in said.lower() or WITHIN.sub("", name) in said for said in every)
+    return any("tool" in said.lower() or re.search(rf"\b{re.escape(WITHIN.sub('', name))}\b", said) for said in every)
 
 
 def _same_tool(name: str, other: str) -> bool:

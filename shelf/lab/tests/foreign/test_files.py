@@ -421,7 +421,7 @@ FAULTLESS = {
             ASKED, said(tool_calls=[{"id": "c", "name": "bash", "args": {}}]), OK | {"content": text}, ANSWER
         )
         for text in (
-            *("bash: refund: command not found", "name 'refund' is not defined", "x.map is not a function"),
+            *("bash: refund: command not found", "name 'rebash' is not defined", "x.map is not a function"),
             *("Unknown command: refund", "Call to undefined function refund()", f"{'x' * 300} Unknown tool: refund"),
         )
     },
