@@ -40,6 +40,7 @@ def tried(url, tmp_path, harness, failure="lost", *more):
         (f"{OWN}native", "lost"),
         (f"{OWN}over_mcp", "lost"),
         (f"{OWN}by_its_policy", "lost"),
+        (f"{OWN}by_names_with_a_server", "lost"),
         (f"{OWN}judging", "lost"),
         ("tests.support.dialects:messages", "lost"),  # it counts the tokens of its prompts
         (f"{OWN}raising_later", "failed"),

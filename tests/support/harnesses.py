@@ -56,6 +56,19 @@ async def hasty(task: Task) -> None:
     await converse(task, [], task.call, timeout=1.0)
 
 
+async def guarding(task: Task) -> None:
+    """The same agent with a guardrail that asks the policy beside it, and earlier."""
+    messages: Messages = []
+    async with client_of(task).with_options(timeout=1.0) as client:
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": message})
+            judged = asyncio.create_task(asked(client, task, [{"role": "user", "content": "Is it polite?"}]))
+            await asyncio.sleep(0.1)
+            answer = await turn(client, task, messages, task.call)
+            await judged
+            await task.answer(answer)
+
+
 async def remembering(task: Task) -> None:
     """An agent that asks the gateway for embeddings once the policy has answered."""
     async with client_of(task) as client:
@@ -103,19 +116,25 @@ async def over_mcp(task: Task) -> None:
             message = await call(USER, {"answer": await turn(client, task, messages, call)})
 
 
-async def by_its_policy(task: Task) -> None:
+async def by_its_policy(task: Task, server: str = "") -> None:
     """An agent of a generic MCP client: the policy itself calls the tool that is the user."""
     messages: Messages = [{"role": "system", "content": "Be helpful."}, {"role": "user", "content": "Begin."}]
     async with client_of(task) as client, Client(task.mcp_url) as tools:
 
         async def call(name: str, arguments: dict[str, Any]) -> str:
-            return (await tools.call_tool(name, arguments)).content[0].text
+            return (await tools.call_tool(name.removeprefix(server), arguments)).content[0].text
 
         listed = (await tools.list_tools()).tools
         shown = [
-            {"name": tool.name, "description": tool.description, "parameters": tool.input_schema} for tool in listed
+            {"name": server + tool.name, "description": tool.description, "parameters": tool.input_schema}
+            for tool in listed
         ]
         await turn(client, task, messages, call, [{"type": "function", "function": tool} for tool in shown])
+
+
+async def by_names_with_a_server(task: Task) -> None:
+    """The same with a client that writes the name of the server before those of its tools."""
+    await by_its_policy(task, "mcp__seal__")
 
 
 async def bare(task: Task) -> None:

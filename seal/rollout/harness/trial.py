@@ -81,9 +81,10 @@ class _Policy(Speaker):
 
     async def say(self, dialogue: Dialogue, most: int | None = None) -> Said:
         text, messages = ANSWER, dialogue.messages
-        if USER in messages[0]["content"] and ENDED not in messages[-1]["content"]:
+        users = [name for each in dialogue.info["tools"] if USER in (name := each["function"]["name"])]
+        if users and ENDED not in messages[-1]["content"]:  # MCP clients write a server's name before the tool's
             begun = any(message["role"] == "assistant" for message in messages)
-            text = self._form.render_call(USER, {"answer": ANSWER} if begun else {})
+            text = self._form.render_call(users[0], {"answer": ANSWER} if begun else {})
         self.stream.append("".join(message["content"] for message in messages[self._heard :]), text)
         self._heard = len(messages) + 1  # its own answer follows them
         return Said(text)
