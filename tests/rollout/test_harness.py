@@ -343,15 +343,20 @@ def test_a_message_that_a_harness_cannot_use_may_be_the_policys_failure(url, har
 
 
 class Stalling(TrialPolicy):
-    """A policy whose second message does not come."""
+    """A policy whose second message in a dialogue does not come."""
 
     async def say(self, dialogue, most=None):
-        await asyncio.sleep(60 if self.stream.sampled else 0)
+        await asyncio.sleep(60 if self.stream.sampled else 0.3)
         return await super().say(dialogue, most)
 
 
 @pytest.mark.parametrize(
-    ("harness", "policy", "words"), [("hasty", Stalling, "APITimeoutError"), ("remembering", TrialPolicy, "NotFound")]
+    ("harness", "policy", "words"),
+    [
+        ("hasty", Stalling, "APITimeoutError"),
+        ("guarding", Stalling, "APITimeoutError"),
+        ("remembering", TrialPolicy, "NotFound"),
+    ],
 )
 def test_leaving_without_the_gateways_answer_is_no_failure_of_the_policy(tmp_path, harness, policy, words):
     async def played():

@@ -46,8 +46,7 @@ _DIALECTS: dict[str, type[Asked]] = {
     "POST messages": anthropic.Request,
     "POST responses": responses.Request,
 }
-_PATHS = [f"v1/{verb.partition(' ')[2]}" for verb in _DIALECTS]
-_PATHS += ["v1/models", "KEY/task", "KEY/task/fail", "KEY/task/mcp"]
+_PATHS = [*(f"v1/{verb.split()[1]}" for verb in _DIALECTS), "v1/models", "KEY/task", "KEY/task/fail", "KEY/task/mcp"]
 
 
 class _Server(BoundedServer):
@@ -121,9 +120,10 @@ class Gateway:
             model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "seal"}
             return JSONResponse({"object": "list", "data": [model]} if verb == "GET models" else model)
         if verb in _DIALECTS:
-            session.unanswered, gone = True, partial(_gone, request.receive)
+            session.unanswered, gone = request, partial(_gone, request.receive)
             answer = await _complete(session, await _read(_DIALECTS[verb], request, session.kept), gone)
-            session.unanswered = await gone()
+            if not await gone() and session.unanswered is request:  # a later one may still wait
+                session.unanswered = None
             return answer
         if verb == "GET task":
             return JSONResponse({"messages": task.messages, "deadline_s": task.deadline_s})
@@ -133,7 +133,7 @@ class Gateway:
         if verb == "POST task/fail":
             await task.fail((await _read(Text, request)).text)
             return JSONResponse({"ended": True})
-        session.unanswered = True
+        session.unanswered = request
         raise Refused(404, f"The gateway has {', '.join(_PATHS)}.")
 
 

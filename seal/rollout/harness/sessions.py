@@ -36,7 +36,7 @@ class Session:
     """One rollout at the gateway, once its episode has opened.
 
     model: an Address if another server is the model. kept: what requests may name by id. unanswered: the last one for
-    the policy was refused, or its client did not get the answer.
+    the policy if it waits or was refused, or if its client did not get the answer.
     """
 
     def __init__(self, sessions: Sessions, dialogue: Dialogue, model: Policy | Address, deadline_s: float):
@@ -44,7 +44,7 @@ class Session:
         address = model if isinstance(model, Address) else Address(f"{sessions.url}/v1", self.key, MODEL)
         self.task = Task(dialogue, address, f"{sessions.url}/{self.key}/task", deadline_s)
         self.kept: dict[str, tuple[Item, ...]] = {}
-        self.unanswered, self._requests, self._answering = False, 0, set[asyncio.Task[None]]()
+        self.unanswered, self._requests, self._answering = None, 0, set[asyncio.Task[None]]()
         self._sessions = sessions
         sessions[self.key] = self
 
