@@ -19,6 +19,7 @@ from seal.records.trajectory import FATAL, TrajectoryRecord
 from seal.rollout.dialogue import Dialogue
 from seal.rollout.harness.chains import Policy
 from seal.rollout.harness.command import last_words
+from seal.rollout.harness.mcp import USER
 from seal.rollout.harness.speaker import HarnessSpeaker
 from seal.rollout.harness.task import Address, Task, require_harness
 from seal.rollout.harness.trial import _Policy as TrialPolicy
@@ -536,6 +537,14 @@ def test_a_tool_that_the_policy_invents_is_its_own_fault(url):
         [url], ScriptedEngine((WRONG["no such tool"][0], *("Done.",) * 9)), named("strict"), *NATIVE
     )
     assert record.infra is None and record.labels[0] == "invalid_tool_call"
+
+
+def test_an_answer_of_the_policy_that_is_no_text_is_its_own_fault(url):
+    asked = ({}, {"answer": 42}, {"answer": "Done."})
+    texts = tuple(FORMATS["hermes"].render_call(USER, given) for given in asked)
+    ((output, record),) = roll_out([url], ScriptedEngine(texts), named("by_its_policy"), *NATIVE)
+    assert (record.infra, record.stop) == (None, "completed")
+    assert sampled(output)[: len(told := tokens(texts))] == told and "42" not in str(record.messages)
 
 
 def test_a_request_that_the_client_repeats_is_answered_once(url):

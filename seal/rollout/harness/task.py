@@ -124,13 +124,13 @@ class Task:
         """End the rollout as the policy's failure, for a reason: its message cannot be used. What it did is judged."""
         self.events.put_nowait(Event("failed", clipped(text, MAX_REASON)))
 
-    async def next_user_message(self, answer: str | None) -> str:
-        """`answer` and `user_messages` in one; ENDED after the last message."""
+    async def next_user_message(self, answer: Any) -> str:
+        """`answer` and `user_messages` in one, for a policy too; ENDED after the last message."""
         if answer and self._unread is not None:
             return "The user said something that you have not read: call this without an answer."
         if self._unread is None and not self.ended:
-            if answer is None:
-                return "The user waits: call this with your answer."
+            if not isinstance(answer, str):
+                return "The user waits: call this with your answer, a text."
             await self.answer(answer)
         return ENDED if self._unread is None else self._read()
 
