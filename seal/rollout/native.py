@@ -52,10 +52,11 @@ PARSERS: Mapping[str, Marks] = {
 """verl's parsers. A message is read call by call, so that a bad call does not affect the others."""
 
 _TAGGED = re.compile(
-    rf"(?:<(?:{_DSML})?parameter(?:=| name=\")|<arg_key>)([^>\"<\n]+)\"?(?: string=\"(\w+)\")?"
-    rf"(?:</arg_key>\s*<arg_value>|>)(.*?)(?:</(?:{_DSML})?parameter>|</arg_value>)",
-    re.DOTALL,
+    rf"(?:<(?:{_DSML})?parameter(?:(=)| name=\")|<arg_key>)([^>\"<\n]+)\"?(?: string=\"(\w+)\")?"
+    rf"(?:</arg_key>\s*<arg_value>|>)(?(1)\n?)(.*?)(?(1)\n?)(?:</(?:{_DSML})?parameter>|</arg_value>)",
+    re.DOTALL,  # around a value in <parameter=NAME>, one line break on each side is the template's
 )
+_GEMMA = re.compile(r'<\|"\|>(.*?)<\|"\|>|\b(?!(?:true|false|null)\s*[]},])([^\W\d][^][{},:]*)', re.DOTALL)
 _ANALYSIS = re.compile(r"(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>(.*?)(?:<\|end\|>|\Z)", re.DOTALL)
 _HEADER = re.compile(r"(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|message\|>)?|<\|(?:start\|>assistant|end\|>)")
 _RECIPIENT = re.compile(r"^([\w.-]+)[^{]*?<\|message\|>")
@@ -68,13 +69,10 @@ class _Text:
     pad_token = ""
 
     def __init__(self, tokenizer: Any, text: str = ""):
-        self._tokenizer, self._text = tokenizer, text
+        self.convert_tokens_to_ids, self._text = tokenizer.convert_tokens_to_ids, text
 
     def decode(self, *_: Any, **__: Any) -> str:
         return self._text
-
-    def convert_tokens_to_ids(self, token: str) -> Any:
-        return self._tokenizer.convert_tokens_to_ids(token)
 
 
 class NativeFormat:
@@ -137,8 +135,9 @@ class NativeFormat:
     ) -> tuple[str, Mapping[str, Any]]:
         """A call as it was written: verl reads numbers where text is asked for, and nothing if the JSON is broken."""
         if self._name == "kimi":
-            arguments = inside.partition("<|tool_call_argument_begin|>")[2]
-            return call_of({"name": _KIMI.match(found.name)[1], "arguments": arguments})
+            found.name, found.arguments = _KIMI.match(found.name)[1], inside.partition("_argument_begin|>")[2]
+        if self._name == "gemma4":  # verl reads no list, no object and no text with a line break
+            found.arguments = _GEMMA.sub(lambda part: json.dumps(part[1] or part[2] or ""), inside[inside.index("{") :])
         name, arguments = call_of({"name": found.name, "arguments": json.loads(found.arguments)})
         if self._marks.tagged:
             if _TAGGED.sub("", inside).strip('">\n ') != name or name.split() != [name]:
@@ -147,7 +146,7 @@ class NativeFormat:
             schemas = known.get("parameters", {}).get("properties", {})
             arguments = {
                 key.strip(): _value(raw, {"true": "string", "false": None}.get(flag, _type(schemas.get(key.strip()))))
-                for key, flag, raw in _TAGGED.findall(inside)
+                for _, key, flag, raw in _TAGGED.findall(inside)
             }
         return name, arguments
 
@@ -161,18 +160,17 @@ def _type(schema: Any) -> Any:
 
 def _value(raw: str, kind: Any) -> Any:
     """A tagged value: the text itself if its type is a string, else the JSON or Python value if it is one."""
-    text = raw[1:-1] if len(raw) > 1 and raw[0] == raw[-1] == "\n" else raw
     kinds = kind if isinstance(kind, list) else [kind]
     if "string" in kinds:
-        return None if text.strip() == "null" and "null" in kinds else text
+        return None if raw.strip() == "null" and "null" in kinds else raw
     for read in (json.loads, literal_eval):
         try:
-            value = read(text.strip())
+            value = read(raw.strip())
             json.dumps(value)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             continue
         return value
-    return text
+    return raw
 
 
 class Prompt(NamedTuple):

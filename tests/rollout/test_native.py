@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -47,7 +48,9 @@ def spoken(family: str, content: str = "", *calls) -> str:
         for messages, prompt in ((asked, True), ([*asked, said], False))
     ]
     assert texts[1].startswith(texts[0])
-    text = texts[1][len(texts[0]) :].removesuffix("<|im_end|>\n")
+    text = texts[1][len(texts[0]) :]
+    for end in ("<|im_end|>\n", "<turn|>\n", "<|tool_response>"):
+        text = text.removesuffix(end)
     return text + ("<|observation|>" if calls else "<|user|>") if family == "glm" else text
 
 
@@ -248,6 +251,11 @@ WRITTEN = {
         ),
         f"</{_BAR}DSML{_BAR}invoke>\n</{_BAR}DSML{_BAR}tool_calls>",
     ),
+    "gemma4": (
+        "<|tool_call>call:say{",
+        'text:<|"|>007<|"|>,count:2,loud:false,to:[<|"|>a<|"|>,<|"|>b<|"|>]',
+        "}<tool_call|>",
+    ),
 }
 
 
@@ -276,6 +284,15 @@ def test_a_call_is_read_as_it_was_written_and_a_cut_one_is_unread(parser):
     assert [UNREAD in entry for entry in read(parser, whole + whole.replace(marks.closing, "") + whole)[1]][:1] == [
         False
     ]
+
+
+@pytest.mark.parametrize("parser", ["qwen3_coder", "glm", "seed", "minimax", "deepseek_v4", "gemma4"])
+def test_a_text_keeps_its_line_breaks_but_for_those_of_the_template(parser):
+    """As verl and vLLM read it: one after <parameter=NAME> and one before its end are no part of the value."""
+    for said, own in (("\n7", "7"), ("7\n", "7"), ("\n7\n", "7"), ("\n\n7\n\n", "\n7\n"), ("\n", "")):
+        (made,) = read(parser, re.sub("\n?007\n?", said, "".join(WRITTEN[parser])))[1]
+        meant = own if PARSERS[parser].opening == "<function=" else said
+        assert json.loads(made["function"]["arguments"])["text"] == meant
 
 
 def test_broken_json_is_no_call_without_arguments():

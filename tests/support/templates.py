@@ -86,6 +86,28 @@ _HARMONY = """\
 {%- endif %}{% endfor %}
 {%- if add_generation_prompt %}{{- '<|start|>assistant' }}{% endif %}"""
 
+_GEMMA = """\
+{%- macro written(value) %}{% if value is string %}{{- '<|"|>' + value + '<|"|>' }}
+{%- elif value is mapping %}{{- '{' }}{% for name, one in value | dictsort %}{{- name + ':' + written(one) + (',' if not loop.last else '') }}{% endfor %}{{- '}' }}
+{%- elif value is sequence %}{{- '[' }}{% for one in value %}{{- written(one) + (',' if not loop.last else '') }}{% endfor %}{{- ']' }}
+{%- else %}{{- value | tojson }}{% endif %}{% endmacro %}
+{{- '<|turn>system\\n' }}{% if messages[0].role == 'system' %}{{- messages[0].content }}{% endif %}
+{%- for tool in tools or [] %}{{- '<|tool>' + tool | tojson + '<tool|>' }}{% endfor %}{{- '<turn|>\\n' }}
+{%- set here = namespace(turn='', answered=false) %}
+{%- for message in messages %}
+{%- if message.role == 'user' or (message.role == 'system' and not loop.first) %}{% set here.turn = message.role %}
+{{- '<|turn>' + message.role + '\\n' + message.content + '<turn|>\\n' }}
+{%- elif message.role == 'assistant' %}
+{%- if here.turn != 'model' %}{{- '<|turn>model\\n' }}{% endif %}{% set here.turn = 'model' %}{% set here.answered = false %}
+{%- for call in message.tool_calls or [] %}{{- '<|tool_call>call:' + call.function.name + written(call.function.arguments) + '<tool_call|>' }}{% endfor %}
+{%- for later in messages[loop.index:] %}{% if message.tool_calls and later.role == 'tool' and later.tool_call_id in message.tool_calls | map(attribute='id') %}{% set here.answered = true %}
+{{- '<|tool_response>response:' + later.name + '{value:' + written(later.content) + '}<tool_response|>' }}{% endif %}{% endfor %}
+{{- message.content or '' }}
+{%- if message.tool_calls and not here.answered %}{{- '<|tool_response>' }}
+{%- elif message.content or not message.tool_calls %}{{- '<turn|>\\n' }}{% endif %}
+{%- endif %}{% endfor %}
+{%- if add_generation_prompt and here.turn != 'model' %}{{- '<|turn>model\\n' }}{% endif %}"""
+
 
 def _chatml(head: str, call: str, drops: bool = False) -> str:
     return _CHATML.replace("HEAD", head).replace("CALL", call).replace("DROPS", str(drops).lower())
@@ -105,6 +127,12 @@ FAMILIES = {
     "thinking": Family(_chatml(_JSON_HEAD, _JSON_CALL, drops=True), "hermes", "qwen3"),
     "coder": Family(_chatml(_TAGGED_HEAD, _TAGGED_CALL), "qwen3_coder", "qwen3_moe"),
     "glm": Family(_GLM, "glm", "glm4_moe", ("<|user|>", "<|observation|>", "<|system|>", "<|assistant|>")),
+    "gemma": Family(
+        _GEMMA,
+        "gemma4",
+        "gemma4",
+        ("<turn|>", "<|turn>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", '<|"|>'),
+    ),
     "harmony": Family(
         _HARMONY,
         "gpt-oss",

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from transformers import AutoTokenizer
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
-from env_service.environments.kit.tool_calls import UNREAD, entry, read_message
+from env_service.environments.kit.tool_calls import AGENT_FORMATS, NATIVE, entry
 from seal.launch.checks.model import MODEL, configuration
 from seal.launch.recipe import Recipe
 from seal.rollout.native import PARSERS, NativeFormat
@@ -23,13 +23,14 @@ SCHEMAS = {name: {"type": kind, "description": name} for name, kind in zip(ARGUM
 SCHEMAS["to"]["items"] = {"type": "string"}
 PARAMETERS = {"type": "object", "properties": SCHEMAS, "required": ["text"]}
 TOOL = {"type": "function", "function": {"name": "probe_tool", "description": "Say.", "parameters": PARAMETERS}}
+THOUGHT = "<think>\na thought\n</think>"
 CALL = entry("probe_tool", ARGUMENTS, "functions.probe_tool:0")
 DIALOGUE: list[dict[str, Any]] = [
     {"role": "system", "content": "s"},
     {"role": "user", "content": "u"},
     {
         "role": "assistant",
-        "content": "<think>\na thought\n</think>\n\n",
+        "content": f"{THOUGHT}\n\n",
         "tool_calls": [CALL | {"function": CALL["function"] | {"arguments": ARGUMENTS}}],
     },
     {"role": "tool", "tool_call_id": CALL["id"], "name": "probe_tool", "content": "r"},
@@ -97,6 +98,6 @@ def _tokenizer(name: str, trusted: bool) -> Any:
 
 def _reads(parser: str, tokenizer: Any, said: list[int]) -> bool:
     """Whether a parser finds the probe's call, as it was meant, in a message and what follows it."""
-    text = asyncio.run(NativeFormat(parser, tokenizer).read(tokenizer.decode(said), "", [TOOL]))
-    made = [each["function"] for each in read_message(text)[1] if UNREAD not in each]
-    return made == [CALL["function"]]
+    told = tokenizer.decode(said).replace(THOUGHT, "")  # Gemma's template writes a text after the calls
+    text = asyncio.run(NativeFormat(parser, tokenizer).read(told, "", [TOOL]))
+    return AGENT_FORMATS[NATIVE].parse(text).calls == ((TOOL["function"]["name"], ARGUMENTS),)
