@@ -357,6 +357,7 @@ class Stalling(TrialPolicy):
         ("hasty", Stalling, "APITimeoutError"),
         ("guarding", Stalling, "APITimeoutError"),
         ("remembering", TrialPolicy, "NotFound"),
+        ("pressing", TrialPolicy, "TimeoutError"),
     ],
 )
 def test_leaving_without_the_gateways_answer_is_no_failure_of_the_policy(tmp_path, harness, policy, words):
@@ -367,6 +368,7 @@ def test_leaving_without_the_gateways_answer_is_no_failure_of_the_policy(tmp_pat
         dialogue = Dialogue(messages=[{"role": "user", "content": "u"}], info={"native": native})
         try:
             while said := await speaker.say(dialogue):
+                await asyncio.sleep(0.5 * ("<tool_call>" in said.text))  # as a service under load
                 answer = {"role": "assistant", "content": said.text}
                 dialogue.messages = [*dialogue.messages, answer, {"role": "user", "content": "u"}]
         finally:

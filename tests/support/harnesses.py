@@ -69,6 +69,14 @@ async def guarding(task: Task) -> None:
             await task.answer(answer)
 
 
+async def pressing(task: Task) -> None:
+    """An agent whose SDK waits a moment for a tool and raises."""
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            await turn(client, task, [{"role": "user", "content": message}], task.call)
+            await asyncio.wait_for(task.call("ls", {}), 0.2)
+
+
 async def remembering(task: Task) -> None:
     """An agent that asks the gateway for embeddings once the policy has answered."""
     async with client_of(task) as client:

@@ -48,8 +48,8 @@ class HarnessSpeaker(Speaker):
         failed: bool = False,
     ):
         self._harness, self._deadline_s, self._model, self._log = harness, deadline_s, model, log
-        self._env, self._failed = env, failed
         self._policy = None if isinstance(model, Address) else model
+        self._env, self._failed = env, failed and self._policy is not None
         self._session: Session | None = None
         self._running: asyncio.Task[None] | None = None
 
@@ -135,7 +135,7 @@ class HarnessSpeaker(Speaker):
         elif task.ended:
             logger.warning("a harness failed after its conversation had ended%s", how)
         sentence = f"the harness left before the conversation ended{how}"
-        if self._failed and self._policy is not None and self._policy.spoke and not self._session.unanswered:
+        if self._failed and self._policy.spoke and not (self._session.unanswered or task.waits):
             task.events.put_nowait(Event("failed", sentence))
         else:
             task.events.put_nowait(Event("fault", SpeakerFault("harness", sentence)))

@@ -54,14 +54,14 @@ class Task:
     base_url, api_key, model: of the policy, for any OpenAI client; anthropic_base_url: for Anthropic's. mcp_url: the
     episode's tools over MCP (streamable HTTP), the user among them. task_url: the same as `messages` and `say`, for
     programs in any language. deadline_s: seconds for the whole episode. messages: those that the episode opens with,
-    as SEAL's own loop shows them to the policy.
+    as SEAL's own loop shows them to the policy. waits: a call or an answer has no reply from the environment yet.
     """
 
     def __init__(self, dialogue: Dialogue, address: Address, task_url: str, deadline_s: float):
         self.base_url, self.api_key, self.model = address.base_url, address.api_key, address.model
         self.task_url, self.mcp_url, self.deadline_s = task_url, f"{task_url}/mcp", deadline_s
         self.messages: list[dict[str, str]] = list(dialogue.messages)
-        self.ended = False
+        self.ended = self.waits = False
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self._native: Mapping[str, Any] | None = dialogue.info.get("native")
         self._mode, self._turn, self._heard = dialogue.info.get("tool_prompt_mode"), 0, len(dialogue.messages)
@@ -140,7 +140,7 @@ class Task:
 
     def hear(self, dialogue: Dialogue, ended: bool) -> None:
         """Pass on what the environment has said since."""
-        self._turn, self.ended = dialogue.turn, ended
+        self._turn, self.ended, self.waits = dialogue.turn, ended, False
         # The message of the policy comes first.
         new, self._heard = dialogue.messages[self._heard + 1 :], len(dialogue.messages)
         if self._answer is not None and not self._answer.done():
@@ -155,7 +155,7 @@ class Task:
                 await asyncio.wait([self._answer])
             if self.ended:
                 return ()
-            self._answer = asyncio.get_running_loop().create_future()
+            self._answer, self.waits = asyncio.get_running_loop().create_future(), True
             self.events.put_nowait(Event(kind, text))
             return await asyncio.shield(self._answer)
 
