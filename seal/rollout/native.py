@@ -58,6 +58,7 @@ _TAGGED = re.compile(
 )
 _GEMMA = re.compile(r'<\|"\|>(.*?)<\|"\|>|\b(?!(?:true|false|null)\s*[]},])([^\W\d][^][{},:]*)', re.DOTALL)
 _ANALYSIS = re.compile(r"(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>(.*?)(?:<\|end\|>|\Z)", re.DOTALL)
+_THINK = re.compile(r"(<seed:think>|<\|channel>thought)|</seed:think>|<channel\|>")
 _HEADER = re.compile(r"(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|message\|>)?|<\|(?:start\|>assistant|end\|>)")
 _RECIPIENT = re.compile(r"^([\w.-]+)[^{]*?<\|message\|>")
 _KIMI = re.compile(r"^(?:functions\.)?(.+?)(?::\d+)?$")
@@ -93,8 +94,8 @@ class NativeFormat:
         marks, harmony = self._marks, self._name == "gpt-oss"
         if stop != marks.closing:
             text = text.removesuffix(stop)
-        if harmony:
-            text = _ANALYSIS.sub("<think>\n\\1\n</think>\n\n", text)
+        text = _ANALYSIS.sub("<think>\n\\1\n</think>\n\n", text)
+        text = _THINK.sub(lambda mark: "<think>" if mark[1] else "</think>", text)
         body = without_thoughts(text)
         if body.lstrip().startswith("<think>"):
             return write_message(text, [{UNREAD: "its thoughts do not end"}] if marks.opening in body else [])
@@ -119,9 +120,7 @@ class NativeFormat:
 
     async def _call(self, inside: str, number: int, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         """The text between the marks of a call as an entry of `tool_calls`, None if it is not a call."""
-        marks = self._marks
-        if self._name == "gpt-oss":
-            inside = _RECIPIENT.sub(r"\1 <|constrain|>json<|message|>", inside)
+        marks, inside = self._marks, _RECIPIENT.sub(r"\1 <|constrain|>json<|message|>", inside)
         whole = f"{marks.before}{marks.opening}{inside}{marks.closing}{marks.after}"
         _, found = await ToolParser.get_tool_parser(self._name, _Text(self._tokenizer, whole)).extract_tool_calls([])
         try:

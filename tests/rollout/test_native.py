@@ -269,10 +269,12 @@ def test_a_call_is_read_as_it_was_written_and_a_cut_one_is_unread(parser):
     whole, marks = opening + middle + closing, PARSERS[parser]
     (made,) = read(parser, whole)[1]
     assert (made["function"]["name"], json.loads(made["function"]["arguments"])) == ("say", MEANT)
-    thought = (
-        f"<|channel|>analysis<|message|>{whole}<|end|><|start|>assistant" if parser == "gpt-oss" else f"{whole}</think>"
-    )
-    content, entries = read(parser, f"{thought}{whole}")
+    thought = {
+        "gpt-oss": "<|channel|>analysis<|message|>{}<|end|><|start|>assistant",
+        "seed": "<seed:think>{}</seed:think>",
+        "gemma4": "<|channel>thought\n{}<channel|>",
+    }.get(parser, "{}</think>")
+    content, entries = read(parser, thought.format(whole) + whole)
     assert marks.opening not in content.rpartition("</think>")[2]
     assert entries == [made] and "</think>" in content
     for broken in (
