@@ -319,6 +319,20 @@ def test_a_reminder_before_the_results_leaves_them_in_the_order_of_their_calls()
     assert [each.text for each in messages[2:]] == ["9 tokens are left.", "Go on.", "ls", "pwd"]
 
 
+PARTS = [{"type": "text", "text": text} for text in ("one", "two")]
+RESULTS = {
+    chat: [{"role": "tool", "tool_call_id": "ls", "content": PARTS}],
+    anthropic: [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "ls", "content": PARTS}]}],
+    responses: [{"type": "function_call_output", "call_id": "ls", "output": PARTS}],
+}
+
+
+@pytest.mark.parametrize("dialect", RESULTS)
+def test_the_parts_of_a_result_or_of_the_users_message_are_lines_as_vllm_shows_them(dialect):
+    history = [*RESULTS[dialect], {"role": "user", "content": PARTS}]
+    assert [each.text for each in request_of(dialect, history).asked().messages] == ["one\ntwo"] * 2
+
+
 def test_two_texts_of_the_policy_stay_two_messages():
     one, other = ({"role": "assistant", "content": text} for text in ("Done.", "And more."))
     for last in (other, {**other, "tool_calls": [function("pwd", "")]}):

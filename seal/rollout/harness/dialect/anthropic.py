@@ -75,13 +75,13 @@ class _Message(Given):
             for item in (
                 [each.item() for each in run]
                 if kind is _Result
-                else [inner.Item(inner.ChatMessage(self.role, _text(run)))]
+                else [inner.Item(inner.ChatMessage(self.role, _text(run, "\n" if self.role == "user" else "")))]
             )
         )
 
 
-def _text(blocks: Iterable[_Block]) -> str:
-    return "".join(block.text for block in blocks if isinstance(block, _Text))
+def _text(blocks: Iterable[_Block], between: str = "") -> str:
+    return between.join(block.text for block in blocks if isinstance(block, _Text))
 
 
 class _Tool(Given):

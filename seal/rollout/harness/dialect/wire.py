@@ -42,17 +42,18 @@ class Thought(Given):
     """What the policy thought, which later requests need not repeat."""
 
 
-def _joined(content: Any) -> str:
+def _joined(content: Any, field: ValidationInfo) -> str:
     if isinstance(content, str) or content is None:
         return content or ""
     parts = content if isinstance(content, list) else [None]
     if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in parts):
         raise ValueError("must be text or text parts")
-    return "".join(part["text"] for part in parts)
+    whole = field.field_name == "system" or field.data.get("role") == "assistant"
+    return ("" if whole else "\n").join(part["text"] for part in parts)
 
 
 Content = Annotated[str, BeforeValidator(_joined)]
-"""Text, or text parts."""
+"""Text, or text parts, of which vLLM makes lines too; declare it after the field `role`."""
 
 
 def _as_shown(parameters: dict[str, Any]) -> dict[str, Any]:
