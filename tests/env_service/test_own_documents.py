@@ -340,6 +340,15 @@ def test_a_stop_tool_with_blanks_around_its_name_ends_the_turn_like_any_other_to
     assert found["labels"] == ["pass"] and found["valid"]
 
 
+def test_the_stop_tool_after_an_error_gives_up_like_an_answer_does():
+    class Refusing(Rough):
+        refuses = "no."
+
+    environment = Talks(["a"], (("notes.keep", {"x": "a"}),), world=Refusing)
+    _, found = environment.played(environment.reference("t")[0][0], environment.closing("hermes"))
+    assert found["labels"] == ["recovery_failure"] and len(found["evidence"][0].actions) == 2
+
+
 def test_a_call_of_the_user_that_breaks_the_tools_document_is_an_error_that_the_user_hears():
     class Shouting(Rough):
         def tool_notes_keep(self, x):

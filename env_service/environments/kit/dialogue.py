@@ -129,7 +129,7 @@ class ToolEpisode:
             return self._fail(parsed)
         if self._scene.stop_tool in (name.strip() for name, _ in parsed.calls):
             self._turn.closed_by_tool = True
-            return self._next_turn()
+            parsed = replace(parsed, calls=(), refusals=())  # it ends the turn like an answer, also after an error
         acts = bool(parsed.calls or (parsed.refusals and self._parse_errors == "feedback"))
         goes_on = self._turn.acted < self._max_steps if acts else not self._in_last_turn
         fatal = self._scene.fatal(content) if goes_on else None
