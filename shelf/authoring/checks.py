@@ -113,6 +113,8 @@ def documents(subject: Subject) -> str:
                 except (AttributeError, TypeError) as error:
                     fault = f"{task}: the document of {name} permits {[*given]}, its method does not: {error}"
                     raise Nonconforming(fault) from error
+        if environment.stop_tool not in (None, *names):
+            raise Nonconforming(f"{task}: no document tells of the stop tool {environment.stop_tool!r}: add one")
     return f"documents of {len(subject.tasks)} tasks"
 
 
@@ -217,7 +219,8 @@ def deadlines(subject: Subject) -> str:
         if counting.slowest > STEP_SECONDS:
             raise Nonconforming(f"{run.task_id}: a call takes {counting.slowest:.1f} s of processor time")
         answers = subject.played(run, _Refusing())
-        if wanted and _REASON not in str([answer["state"] for answer in answers[1:-1]]):
+        over = answers[-1]["stop"] == "step_limit"  # an environment may end at its first error
+        if wanted and not over and _REASON not in str([answer["state"] for answer in answers[1:-1]]):
             raise Nonconforming(f"{run.task_id}: a call that exceeded a limit is not answered with the reason")
     return f"{len(subject.references)} runs, every call guarded"
 

@@ -1,6 +1,7 @@
 """An own environment whose tools' documents are JSON Schema as real programs write it."""
 
 from dataclasses import replace
+from enum import Enum
 
 import numpy
 import pytest
@@ -108,6 +109,18 @@ def test_a_call_that_it_does_not_permit_is_refused_with_what_is():
 def test_an_outcome_without_an_error_is_a_success_whatever_its_text(call):
     _, found = played("page", call)
     assert found["labels"] == ["state_mismatch"]
+
+
+def test_a_text_of_an_enum_reads_as_its_value_to_the_policy_too():
+    class Kind(str, Enum):  # noqa: UP042 - whose members format by name
+        WORK = "work"
+
+    class Telling(Rough):
+        def tool_notes_keep(self, x):
+            return Kind.WORK
+
+    told, found = Own(["a"], (("notes.keep", {"x": "a"}),), world=Telling).played(("notes.keep", {"x": "a"}))
+    assert "work" in told[-1] and "WORK" not in told[-1] and type(found["evidence"][0].calls[0].result) is str
 
 
 def test_arguments_that_a_document_leaves_open_are_the_method_s_to_refuse():

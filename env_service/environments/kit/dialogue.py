@@ -15,7 +15,7 @@ from env_service.answers import COMPLETED, Evaluation, Message, Opening, Step
 from env_service.environments.base import Call, Guard, Refusal, UserFault
 from env_service.environments.kit.blame import blame
 from env_service.environments.kit.calls import Parsed
-from env_service.environments.kit.scene import Scene, author_code
+from env_service.environments.kit.scene import Scene, author_code, returned
 from env_service.environments.kit.tasks import Check, Needed, Outcome
 from env_service.environments.kit.tool_calls import NATIVE, ToolCalls, read_message
 from seal.method.diagnosis.evidence import ActionEvidence, Blame, CallEvidence, Stop, TurnEvidence
@@ -281,9 +281,7 @@ class ToolEpisode:
         self._turn.actions.append(action)
         shown = action if self._parse_errors == "feedback" else replace(action, refusals=())
         texts = [*(call.result for call in calls), *(f"Error: {refusal}" for refusal in shown.refusals)]
-        if any(call.error is None for call in calls):
-            self._pending_feedback = False
-        self._pending_feedback = self._pending_feedback or shown.failed
+        self._pending_feedback = shown.failed or (self._pending_feedback and all(call.error for call in calls))
         if self._turn.acted > self._max_steps or self._errs_too_often():
             return self._end("step_limit")
         messages = self._scene.format.results(texts)
@@ -300,7 +298,7 @@ class ToolEpisode:
         available = tool in self._names
         broken = scene.violations(tool, arguments)
         outcome = scene.refused(name, available, broken) or self._guard.run(
-            lambda: self._world.call(tool if available else name, given),
+            lambda: returned(self._world, "call", self._world.call(tool if available else name, given), Outcome),
             lambda reason: Outcome(scene.error(reason), "deadline"),
         )
         writes, reported = tool in scene.writes, outcome.error is None and scene.reports_failure(tool, outcome.text)
@@ -369,12 +367,10 @@ class ToolEpisode:
         if scene.part is None and scene.judges(stop, self._in_last_turn):
             turn.check = scene.check(self._world, self._index, [played.calls for played in self._turns])
             if self._lacks_stop_tool(self._index):
-                absent = (*turn.check.absent, scene.stop_tool)
-                turn.check = replace(turn.check, response_match=False, absent=absent)
+                turn.check = replace(turn.check, response_match=False, absent=(*turn.check.absent, scene.stop_tool))
 
     def _lacks_stop_tool(self, index: int) -> bool:
-        wanted = self._scene.stop_tool is not None and bool(self._scene.needed(index).tools)
-        return wanted and not self._turns[index].closed_by_tool
+        return self._scene.stop_tool in self._scene.needed(index).tools and not self._turns[index].closed_by_tool
 
     def _end(self, stop: Stop) -> Step:
         self._close(stop)

@@ -45,11 +45,10 @@ class ToolEnvironment(TaskSource):
         for task in self._facts:
             known.setdefault(task.category, []).append(task.id)
         known[""] = known["all"] = list(self._tasks)
-        known["train"] = [task.id for task in self._facts if task.side == "train"]
-        held_out = [task.id for task in self._facts if task.side == "eval"]
+        known["train"], held_out = ([t.id for t in self._facts if t.side == side] for side in ("train", "eval"))
         known |= {name: held_out for name in EVALUATION_SPLITS}
         for name, (_, sides) in self.further_splits().items():
-            known |= {f"{name}_{side}": list(ids) for side, ids in sides.items()}
+            known |= {f"{name}_{side}": [self._task(task_id).id for task_id in ids] for side, ids in sides.items()}
         if split not in known:
             raise ValueError(f"split {split!r} is unknown; choose one of {', '.join(filter(None, known))}.")
         return known[split]

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from env_service.answers import Evaluation
-from env_service.environments.base import Call, Document, Refusal
+from env_service.environments.base import Call, Document, Refusal, Result
 from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.report import assessment
 from env_service.environments.kit.settings import EpisodeParams
@@ -33,6 +33,13 @@ def author_code() -> Iterator[None]:
         raise
     except ValueError as error:
         raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+
+def returned(by: object, method: str, value: Any, kind: type[Result]) -> Result:
+    """The value that a method of an author's object returned; TypeError if it is of another type."""
+    if not isinstance(value, kind):
+        raise TypeError(f"`{method}` of {type(by).__name__} returns {value!r:.80}, which is no {kind.__name__}.")
+    return value
 
 
 class Scene:
@@ -81,7 +88,7 @@ class Scene:
 
     def system(self) -> str:
         instructions = self._environment.instructions(self._task, self.format.cue_wording.compact)
-        return self.format.system(self.tools(0), instructions)
+        return self.format.system(self.tools(0), returned(self._environment, "instructions", instructions, str))
 
     def native(self) -> Mapping[str, Any]:
         """The system text as data: the tools that each user turn adds, and the instructions."""
@@ -145,8 +152,8 @@ class Scene:
         """What the reference's calls of a turn need; of all turns for None."""
         calls = self.reference(turn) if turn is not None else [call for calls in self._calls for call in calls]
         tools = tuple(name for name, _ in calls)
-        tools += (self.stop_tool,) if tools and self.stop_tool else ()
-        return Needed(tools, tuple(name for name in tools if name in self.writes))
+        stop = (self.stop_tool,) if tools and self.stop_tool else ()
+        return Needed((*tools, *stop), tuple(name for name in tools if name in self.writes))
 
     def secrets(self) -> Secrets:
         """What no cue may reveal: the reference's secrets, and the clauses in the instructions of a model's user."""
@@ -159,14 +166,12 @@ class Scene:
 
     def check(self, world: World, turn: int, history: History) -> Check:
         """Judge a user turn that is over; history: the calls of all turns up to it. Changes nothing."""
-        check = world.check(turn, history[turn]) if self.reference(turn) else Check()
-        if not isinstance(check, Check):
-            raise TypeError(f"`check` of {type(world).__name__} returns {check!r:.80}: return a Check.")
-        return check
+        return returned(world, "check", world.check(turn, history[turn]), Check) if self.reference(turn) else Check()
 
     def judge(self, world: World, history: History, said: Sequence[str]) -> Check:
         """Judge the whole dialogue with a user that a model plays. said: the policy's texts, without its calls."""
-        return world.check(self.turns - 1, [call for calls in history for call in calls])
+        calls = [call for calls in history for call in calls]
+        return returned(world, "check", world.check(self.turns - 1, calls), Check)
 
     def user_call(self, world: World, call: Call) -> Outcome:
         """Run a call that the user makes with one of its own tools; one that breaks its document does not run."""

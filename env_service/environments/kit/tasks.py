@@ -46,13 +46,14 @@ class ToolTask(Turns):
     def __post_init__(self) -> None:
         if len(self.users) != len(self.reference) or not self.users:
             raise ValueError(f"task {self.id!r} has {len(self.users)} user turns and {len(self.reference)} references.")
-        for name in ("id", "category", "group"):
-            if not isinstance(value := getattr(self, name), str):
+        texts = [(name, getattr(self, name)) for name in ("id", "category", "group")]
+        for name, value in (*texts, *(("user message", message) for message in self.users)):
+            if not isinstance(value, str):
                 raise ValueError(f"task {self.id!r}: its {name} is {value!r:.80}, which is not text.")
         if self.side not in (*get_args(Side), None):
             raise ValueError(f"task {self.id!r}: its side is {self.side!r:.80}: write train, eval or None.")
         for call in (call for calls in self.reference for call in calls):
-            if len(call) != 2 or not isinstance(call[1], dict):
+            if not isinstance(call, tuple | list) or len(call) != 2 or not isinstance(call[1], dict):
                 raise ValueError(f"task {self.id!r}: {call!r} in its reference is not a call: write (name, arguments).")
 
     @property
@@ -70,9 +71,7 @@ class Outcome:
     def __post_init__(self) -> None:
         if not isinstance(self.text, str) or self.error not in (*get_args(CallError), None):
             classes = ", ".join(get_args(CallError))
-            raise TypeError(
-                f"{self!r:.80} is not an outcome: its text must be a string, its error None or one of {classes}."
-            )
+            raise TypeError(f"{self!r:.80} is no outcome: its text must be text, its error None or one of {classes}.")
 
 
 @dataclass(frozen=True)
@@ -216,10 +215,10 @@ class TaskSource(ABC):
         return get_format(name, self.forms)
 
     def calls(self, task: ToolTask) -> Sequence[Sequence[Call]]:
-        """The reference's calls by user turn."""
-        return task.reference
+        """The reference's calls by user turn, without the stop tool, which ends each."""
+        return tuple(tuple(call for call in turn if call[0] != self.stop_tool) for turn in task.reference)
 
     def task_secrets(self, task: ToolTask) -> Secrets:
         """The secrets of the reference: its calls and their results."""
-        world, calls = self.world(task), [call for turn in task.reference for call in turn]
+        world, calls = self.world(task), [call for turn in self.calls(task) for call in turn]
         return reference_secrets(calls, [world.call(name, own(given)).text for name, given in calls])

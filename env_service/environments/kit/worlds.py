@@ -15,7 +15,8 @@ class ToolError(Exception):
 class MethodWorld:
     """Runs the tool NAME as the method `tool_NAME`, `list.all` as `tool_list_all`. A subclass adds these and `check`.
 
-    A method gets the arguments of its document, already checked if the environment is strict, and returns text or JSON.
+    A method gets the arguments of its document, already checked if the environment is strict, and returns text or JSON;
+    a member of an enum that is text counts as its value.
     """
 
     def method(self, name: str) -> Any:
@@ -33,4 +34,4 @@ class MethodWorld:
             result = method(**arguments)
         except ToolError as error:
             return Outcome(f"Error: {error}", "execution")
-        return Outcome(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
+        return Outcome(str.__str__(result) if isinstance(result, str) else json.dumps(result, ensure_ascii=False))

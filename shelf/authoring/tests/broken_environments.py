@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from env_service.answers import Evaluation, Step
-from env_service.environments.base import Document, Guard
+from env_service.environments.base import Document, Guard, Split
 from env_service.environments.kit.dialogue import ToolEpisode
 from env_service.environments.kit.environment import ToolEnvironment
 from env_service.environments.kit.tasks import Check, ToolTask, UserPart
@@ -163,6 +163,48 @@ class Misspelt(Sound):
         return Patient(task.data)
 
 
+class Keyed(Sound):
+    """Writes its calls as a chat API does."""
+
+    name = "keyed"
+
+    def load(self) -> Sequence[ToolTask]:
+        calls: Any = ({"name": "say", "arguments": {"word": "amber"}},)
+        return [replace(task, reference=(calls,)) for task in super().load()]
+
+
+class Unspoken(Sound):
+    """Lacks the words of its users."""
+
+    name = "unspoken"
+
+    def load(self) -> Sequence[ToolTask]:
+        return [replace(task, users=(None,)) for task in super().load()]
+
+
+class Untold(Sound):
+    """Has a stop tool that no document tells of."""
+
+    name = "untold"
+    stop_tool = "finish"
+
+
+class Outdated(Sound):
+    """Lists a task in a further split that it no longer has."""
+
+    name = "outdated"
+
+    def further_splits(self) -> Mapping[str, tuple[Split, Mapping[str, Sequence[str]]]]:
+        return {"hard": (Split("The long words.", held_out=True), {"train": ["grass"]})}
+
+
+class Unforgiving(Sound):
+    """Ends an episode at its first error."""
+
+    name = "unforgiving"
+    error_limit = 1
+
+
 class Unbracketed(Sound):
     """Forgets a comma around the calls of a turn."""
 
@@ -216,6 +258,38 @@ class Blunt(Sound):
         return Plain(task.data)
 
 
+class Judged(Blunt):
+    """Does so at the end of a dialogue with a user, which only a model plays."""
+
+    name = "judged"
+    own_users = False
+
+    def user(self, task: ToolTask) -> UserPart:
+        return UserPart("You want to hear a word. Then say ###STOP###.")
+
+
+class Terse(Sound):
+    """Gives texts where outcomes belong."""
+
+    name = "terse"
+
+    def world(self, task: ToolTask) -> Words:
+        class Plain(Words):
+            def call(self, name: str, arguments: dict[str, Any]) -> Any:
+                return super().call(name, arguments).text
+
+        return Plain(task.data)
+
+
+class Mute(Sound):
+    """Has instructions only for a compact format."""
+
+    name = "mute"
+
+    def instructions(self, task: ToolTask, compact: bool) -> Any:
+        return "Say it." if compact else None
+
+
 class Separated(Sound):
     """Answers with characters at which Python's `splitlines` parts a text, as web pages hold them."""
 
@@ -230,11 +304,14 @@ class Separated(Sound):
 
 
 class Bracketed(Sound):
-    """Words with brackets, which users say, tools that end the turn or have no Python name; `writes` is a list."""
+    """Words with brackets, which users say, tools that have no Python name or end the turn; `writes` is a list.
+
+    Its references and its `writes` name the tool that ends the turn, which no world has.
+    """
 
     name = "bracketed"
     stop_tool = "finish"
-    writes: ClassVar[Any] = ["say", "word.forget"]
+    writes: ClassVar[Any] = ["say", "word.forget", "finish"]
 
     def load(self) -> Sequence[ToolTask]:
         words = {task.id: f"Report ({task.id})" for task in super().load()}
@@ -242,7 +319,7 @@ class Bracketed(Sound):
             replace(
                 task,
                 users=(f"Say {words[task.id]} once.",),
-                reference=((("say", {"word": words[task.id]}), ("recall", {})),),
+                reference=((("say", {"word": words[task.id]}), ("recall", {}), ("finish", {})),),
                 data=words[task.id],
             )
             for task in super().load()

@@ -77,6 +77,13 @@ SENTENCES = {
     "WrongReference": ("reference passes", "stop answered; calls executed, the state differs from the expected one"),
     "Instanced": ("reference passes", "stop answered; the verifier compared nothing in this turn"),
     "Unbracketed": ("tasks and splits", "task 'amber': 'say' in its reference is not a call: write (name, arguments)."),
+    "Keyed": (
+        "tasks and splits",
+        "'arguments': {'word': 'amber'}} in its reference is not a call: write (name, arguments).",
+    ),
+    "Unspoken": ("tasks and splits", "task 'amber': its user message is None, which is not text."),
+    "Outdated": ("tasks and splits", "task_id 'grass' is unknown; ids of outdated look like amber."),
+    "Untold": ("documents", "amber: no document tells of the stop tool 'finish': add one"),
     "Sided": ("tasks and splits", "task 'daisy': its side is 'test': write train, eval or None."),
     "ByLength": ("tasks and splits", "task 'amber': its group is 5, which is not text."),
 }
@@ -91,15 +98,25 @@ def test_an_author_s_mistake_is_one_sentence_of_one_check(mistake: str, register
     assert found.check == check and says in found.detail and "\n" not in found.detail
 
 
-def test_a_check_that_returns_no_check_is_named_wherever_it_fails(registered: Callable[[str, str], str]) -> None:
-    found = failing(registered("blunt", f"{HERE}:Blunt"))
-    assert all("`check` of Plain returns" in finding.detail for finding in found) and len(found) > 1
+RETURNED = {
+    "Blunt": "`check` of Plain returns True, which is no Check",
+    "Judged": "`check` of Plain returns True, which is no Check",
+    "Terse": "`call` of Plain returns 'said amber', which is no Outcome",
+    "Mute": "`instructions` of Mute returns None, which is no str",
+}
 
 
-def test_words_with_brackets_and_names_that_are_not_python_s_alarm_nobody(
-    registered: Callable[[str, str], str],
+@pytest.mark.parametrize("mistake", RETURNED)
+def test_a_method_that_returns_another_type_is_named(mistake: str, registered: Callable[[str, str], str]) -> None:
+    found = failing(registered(mistake.lower(), f"{HERE}:{mistake}"))
+    assert RETURNED[mistake] in found[0].detail and len(found) > 1
+
+
+@pytest.mark.parametrize("sound", ["Bracketed", "Unforgiving"])
+def test_words_with_brackets_names_that_are_not_python_s_and_an_end_at_the_first_error_alarm_nobody(
+    sound: str, registered: Callable[[str, str], str]
 ) -> None:
-    assert failing(registered("bracketed", f"{HERE}:Bracketed")) == []
+    assert failing(registered(sound.lower(), f"{HERE}:{sound}")) == []
 
 
 def test_answers_with_other_ends_of_lines_than_newlines_alarm_nobody(registered: Callable[[str, str], str]) -> None:

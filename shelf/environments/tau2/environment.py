@@ -79,10 +79,7 @@ def _task(entry: Mapping[str, Any]) -> ToolTask:
 
 @cache
 def _documents() -> tuple[Document, ...]:
-    done = {
-        "name": DONE,
-        "description": "End the work on the ticket.",
-        "parameters": {"type": "object", "properties": {}},
-    }
+    nothing = {"type": "object", "properties": {}}
+    done = {"name": DONE, "description": "End the work on the ticket.", "parameters": nothing}
     agent, user = package.tool_schemas()
     return (*agent, *user, done)
