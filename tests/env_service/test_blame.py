@@ -2,10 +2,14 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any, get_args
+
+import pytest
 
 from env_service.environments.base import Document, Guard
 from env_service.environments.kit.blame import blame
 from env_service.environments.kit.environment import ToolEnvironment
+from env_service.environments.kit.settings import ParseErrors
 from env_service.environments.kit.tasks import Check, ToolTask
 from env_service.environments.kit.worlds import MethodWorld
 from seal.method.diagnosis.evidence import CallEvidence
@@ -84,6 +88,23 @@ def test_a_turn_that_was_not_ended_with_the_stop_tool_fails_from_any_state() -> 
     assert blames(EndedByTool(), ["amber"], ["birch"]) == [None, None]
     assert blames(EndedByTool(), ["cedar"], ["birch"], closings=[done, "Done."]) == ["own", "own"]
     assert blames(EndedByTool(), ["cedar"], ["birch"], closings=[done, done]) == ["own", "inherited"]
+
+
+@pytest.mark.parametrize("on_error", get_args(ParseErrors))
+@pytest.mark.parametrize("needed", [(), (("say", {"word": "birch"}),)])
+def test_a_call_that_cannot_be_read_is_its_turn_s_own_also_where_none_is_needed(on_error: str, needed: Any) -> None:
+    class Thanked(TwoTurns):
+        def load(self) -> Sequence[ToolTask]:
+            calls = ((("say", {"word": "amber"}),), needed, (("say", {"word": "cedar"}),))
+            return [ToolTask("both", "say", "train", "both", ("Say amber.", "Go on.", "Say cedar."), calls)]
+
+    for before in ((), (("say", {"word": "cedar"}),)):  # a call of the turn that can be read
+        episode = Thanked().open("both", {"parse_errors": on_error}, Guard())
+        calls = [Thanked().render("hermes", call) for call in (("say", {"word": "amber"}), *before)]
+        for message in (calls[0], "Done.", *calls[1:], "<tool_call>{</tool_call>", "Done.", "Done."):
+            if episode.step(message, False)["is_terminated"]:
+                break
+        assert [turn.blame for turn in episode.evidence()][:2] == [None, "own"]
 
 
 def test_replays_in_a_world_that_waits_without_computing_end_too() -> None:

@@ -2,8 +2,8 @@
 
 The calls of a failed turn are replayed from the reference's state before that turn:
 
-- own: the turn fails there too, made calls although none was needed, or is the first turn whose calls make a later turn
-  fail (possibly a turn that passed itself but left the world in another state, for example in another folder);
+- own: the turn fails there too, made or tried calls although none was needed, or is the first turn whose calls make a
+  later turn fail (possibly a turn that passed itself but left the world in another state, such as another folder);
 - inherited: the turn passes there.
 
 With default limits a replay takes well below a millisecond, unless the policy made calls near their deadline or another
@@ -39,7 +39,7 @@ def blame(
     blames: list[Blame | None] = [None] * len(turns)
     for index, calls in enumerate(turns):
         if not replays.references[index]:
-            blames[index] = "own" if calls else None
+            blames[index] = "own" if calls or index in hopeless else None
         elif failed[index]:
             inherited = index not in hopeless and replays.passes(index, {index: calls})
             blames[index] = "inherited" if inherited else "own"

@@ -228,10 +228,10 @@ class ToolEpisode:
             return (None,) * len(self._turns)
         if self._blames is not None:
             return self._blames
-        # A turn that an unreadable message ended is replayed without its calls: it fails from any state.
-        played = [turn.calls if turn.stop != "parse_error" else [] for turn in self._turns]
-        unclosed = [index for index in range(len(self._turns)) if self._lacks_stop_tool(index)]
-        blames = blame(self._scene, played, [turn.failed for turn in self._turns], unclosed)
+        # A turn that an unreadable message ended, or that has only such messages, fails from any state.
+        fails = [t.stop == "parse_error" or (t.acted and not (t.calls or t.actions[-1].truncated)) for t in self._turns]
+        hopeless = [index for index, wrong in enumerate(fails) if wrong or self._lacks_stop_tool(index)]
+        blames = blame(self._scene, [t.calls for t in self._turns], [t.failed for t in self._turns], hopeless)
         if self._ended:  # else it may continue: the caller of an evaluation need not say whether it does
             self._blames = blames
         return blames
