@@ -77,8 +77,7 @@ class ToolEpisode:
         self._awaits_user = scene.part is not None
         self._user_said: list[str] = []
         self._pending_feedback = False
-        self._ended = False
-        self._valid = False
+        self._ended = self._valid = False
         self._blames: tuple[Blame | None, ...] | None = None
         with author_code():
             self._show_tools()

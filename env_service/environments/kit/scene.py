@@ -14,7 +14,7 @@ from env_service.environments.base import Call, Document, Refusal, Result
 from env_service.environments.kit.calls import Parsed
 from env_service.environments.kit.report import assessment
 from env_service.environments.kit.settings import EpisodeParams
-from env_service.environments.kit.tasks import Check, Needed, Outcome, TaskSource, ToolTask, World, own
+from env_service.environments.kit.tasks import Check, Needed, Outcome, TaskSource, ToolTask, UserPart, World, own
 from seal.method.diagnosis.categories import qualify
 from seal.method.diagnosis.evidence import CallEvidence, Stop, TurnEvidence, Violation
 from seal.method.diagnosis.schema import violations
@@ -58,7 +58,8 @@ class Scene:
         self.error_limit, self.stop_tool = environment.error_limit, environment.stop_tool
         self._environment, self._task = environment, task
         with author_code():
-            self.part = environment.user(task) if settings.user else None
+            part = environment.user(task) if settings.user else None
+            self.part = part if part is None else returned(environment, "user", part, UserPart)
         if self.part is None and not environment.own_users:
             raise ValueError(
                 f"{environment.name} has no users of its own: name a model that plays them, with seal.user.base_url in "

@@ -268,6 +268,15 @@ class Judged(Blunt):
         return UserPart("You want to hear a word. Then say ###STOP###.")
 
 
+class Wordy(Sound):
+    """Gives its user's instructions where a part belongs."""
+
+    name = "wordy"
+
+    def user(self, task: ToolTask) -> Any:
+        return "You want to hear a word."
+
+
 class Terse(Sound):
     """Gives texts where outcomes belong."""
 

@@ -102,6 +102,7 @@ RETURNED = {
     "Blunt": "`check` of Plain returns True, which is no Check",
     "Judged": "`check` of Plain returns True, which is no Check",
     "Terse": "`call` of Plain returns 'said amber', which is no Outcome",
+    "Wordy": "`user` of Wordy returns 'You want to hear a word.', which is no UserPart",
     "Mute": "`instructions` of Mute returns None, which is no str",
 }
 
