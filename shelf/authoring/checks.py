@@ -86,8 +86,8 @@ def tasks_and_splits(subject: Subject) -> str:
         if wrong := [task for task in ids if environment.task(task).side != side]:
             raise Nonconforming(f"{wrong[0]} is listed under {side}, but its side is {environment.task(wrong[0]).side}")
     groups = {side: {environment.task(task).group for task in ids} for side, ids in sides.items()}
+    name = next(iter(environment.splits()))
     if shared := groups["train"] & groups["eval"]:
-        name = next(iter(environment.splits()))
         raise Nonconforming(f"the split {name} holds nothing out: tasks of the group {min(shared)!r} are on both sides")
     if not environment.version().get("data_hash"):
         raise Nonconforming("version() lacks data_hash")

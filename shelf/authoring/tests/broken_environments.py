@@ -198,6 +198,13 @@ class Outdated(Sound):
         return {"hard": (Split("The long words.", held_out=True), {"train": ["grass"]})}
 
 
+class Unruled(ToolEnvironment):
+    """Has no rule of its split."""
+
+    name, writes = "unruled", Sound.writes
+    load, tools, world, data_hash = Sound.load, Sound.tools, Sound.world, Sound.data_hash
+
+
 class Unforgiving(Sound):
     """Ends an episode at its first error."""
 

@@ -83,6 +83,7 @@ SENTENCES = {
     ),
     "Unspoken": ("tasks and splits", "task 'amber': its user message is None, which is not text."),
     "Outdated": ("tasks and splits", "task_id 'grass' is unknown; ids of outdated look like amber."),
+    "Unruled": ("tasks and splits", "'Unruled' object has no attribute 'rule'"),
     "Untold": ("documents", "amber: no document tells of the stop tool 'finish': add one"),
     "Sided": ("tasks and splits", "task 'daisy': its side is 'test': write train, eval or None."),
     "ByLength": ("tasks and splits", "task 'amber': its group is 5, which is not text."),
