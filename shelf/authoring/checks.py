@@ -1,6 +1,7 @@
 """The checks of the conformance suite, one function per check, each with its requirement and its first violation."""
 
 import inspect
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,13 +9,14 @@ from functools import cached_property
 from typing import Any
 
 import orjson
+from referencing.exceptions import Unresolvable
 
 from env_service.encoding import encode
 from env_service.environments.base import Environment, Guard
 from env_service.environments.kit.environment import ToolEnvironment
 from env_service.environments.kit.tasks import TaskSource
 from env_service.environments.kit.worlds import MethodWorld
-from seal.method.diagnosis.schema import judges
+from seal.method.diagnosis.schema import broken, judges
 from seal.method.interface.cues import Omega, catalogue
 from seal.method.interface.schema_cue import arguments_of, lists_all, required
 from seal.method.interface.secrets import clauses, normal, scalars
@@ -105,6 +107,11 @@ def documents(subject: Subject) -> str:
                 raise Nonconforming(f"{task}: {as_text(tool)} has no `name` of its own: give it one")
             if not judges(schema) or tool.keys() & {"inputSchema", "input_schema"}:
                 raise Nonconforming(f"{task}: {name} needs `parameters` in JSON Schema, not {as_text(schema or tool)}")
+            for pointer in re.findall(r'"\$ref":"(#/[^"]*)', orjson.dumps(schema).decode()):
+                try:
+                    broken({}, {**schema, "$ref": pointer})
+                except Unresolvable as error:
+                    raise Nonconforming(f"{task}: {name} refers to {pointer}, which its `parameters` lack") from error
             names.add(name)
             is_method = getattr(type(world), "call", None) is MethodWorld.call and name != environment.stop_tool
             for given in (required(tool), arguments_of(schema)) if is_method and lists_all(schema) else ():
@@ -245,10 +252,8 @@ def faults_fail(subject: Subject) -> str:
     """Doing nothing fails, and so does leaving out a write, in nearly all places; no other call changes the state."""
     environment, failed, tried = subject.environment, 0, 0
     if not any(any(environment.reference(task)) for task in (*subject.tasks, *environment.task_ids(""))):
-        raise Nonconforming(
-            "no reference holds a call, so the verifier is never asked and every answer gets reward 1: give each task "
-            "the calls of one solution"
-        )
+        said = "no reference holds a call, so the verifier is never asked and every answer gets reward 1: "
+        raise Nonconforming(f"{said}give each task the calls of one solution")
     for task in subject.tasks:
         calls = environment.reference(task)
         if not any(calls):
@@ -326,8 +331,7 @@ _REASON = "the call exceeded a limit of the check"
 
 
 class _Counting(Guard):
-    def __init__(self) -> None:
-        self.calls, self.slowest = 0, 0.0
+    calls, slowest = 0, 0.0
 
     def run(self, call: Callable[[], Any], refused: Callable[[str], Any]) -> Any:
         self.calls += 1
@@ -340,8 +344,7 @@ class _Counting(Guard):
 class _Refusing(Guard):
     """Refuses the first call of an episode, like the service does with a call that exceeded a limit before."""
 
-    def __init__(self) -> None:
-        self._first = True
+    _first = True
 
     def run(self, call: Callable[[], Any], refused: Callable[[str], Any]) -> Any:
         first, self._first = self._first, False

@@ -15,8 +15,7 @@ class ToolError(Exception):
 class MethodWorld:
     """Runs the tool NAME as the method `tool_NAME`, `list.all` as `tool_list_all`. A subclass adds these and `check`.
 
-    A method gets the arguments of its document, already checked if the environment is strict, and returns text or JSON;
-    a member of an enum that is text counts as its value.
+    A method gets its document's arguments, checked if `strict`, and returns text (for an enum its value) or JSON.
     """
 
     def method(self, name: str) -> Any:

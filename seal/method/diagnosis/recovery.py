@@ -29,8 +29,7 @@ def closed_by(call: CallEvidence) -> frozenset[str]:
     """Return the tools whose success closes this call's error; :data:`ANY` when every tool's does."""
     if call.unavailable:
         return ANY
-    asked = (tools for pattern, tools in _PATTERNS if pattern.search(call.result))
-    return frozenset({call.name}).union(*asked)
+    return frozenset({call.name}).union(*(tools for pattern, tools in _PATTERNS if pattern.search(call.result)))
 
 
 def still_open(before: Iterable[frozenset[str]], action: ActionEvidence) -> tuple[frozenset[str], ...]:

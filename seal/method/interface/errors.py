@@ -30,8 +30,7 @@ def error_class(tool: str, result: str, arguments: Mapping[str, Any]) -> str:
     text = bare = result.lower()
     for value in reversed([value for value in scalars(arguments) if isinstance(value, str) and value]):
         bare = re.sub(rf"(?<!\w){re.escape(value.lower())}(?!\w)", "", bare, count=1)
-    found = (_match(tool, bare), _match(tool, text))  # a value may be a word of the message proper
-    return next((name for name in found if name), "execution")
+    return _match(tool, bare) or _match(tool, text) or "execution"  # a value may be a word of the message proper
 
 
 def _match(tool: str, text: str) -> str | None:

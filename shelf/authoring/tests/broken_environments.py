@@ -110,6 +110,15 @@ class Unschooled(Rewritten):
     say: ClassVar[Mapping[str, Any]] = {"parameters": {**WORD, "properties": {"word": {"type": "str"}}}}
 
 
+class Detached(Rewritten):
+    """Refers to an API's definitions, which its documents leave out."""
+
+    name = "detached"
+    say: ClassVar[Mapping[str, Any]] = {
+        "parameters": {**WORD, "properties": {"word": {"$ref": "#/components/schemas/Word"}}}
+    }
+
+
 class Unwrapped(Rewritten):
     """Writes the arguments where their schema belongs."""
 

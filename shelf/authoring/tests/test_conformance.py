@@ -68,6 +68,7 @@ def test_a_broken_environment_fails_exactly_its_check(check: str, registered: Ca
 
 SENTENCES = {
     "Unschooled": ("documents", "amber: say needs `parameters` in JSON Schema, not {'type': 'object', "),
+    "Detached": ("documents", "amber: say refers to #/components/schemas/Word, which its `parameters` lack"),
     "Unwrapped": ("documents", "needs `parameters` in JSON Schema, not {'word': {'type': 'string'}}"),
     "Renamed": ("documents", "needs `parameters` in JSON Schema, not {'name': 'say', "),
     "Twofold": ("documents", "{'name': 'say', 'description': 'Say it aloud.', "),
