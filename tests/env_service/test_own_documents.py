@@ -111,16 +111,19 @@ def test_an_outcome_without_an_error_is_a_success_whatever_its_text(call):
     assert found["labels"] == ["state_mismatch"]
 
 
-def test_a_text_of_an_enum_reads_as_its_value_to_the_policy_too():
+def test_a_text_of_an_enum_reads_as_its_value_and_what_json_cannot_hold_is_named():
     class Kind(str, Enum):  # noqa: UP042 - whose members format by name
         WORK = "work"
 
     class Telling(Rough):
         def tool_notes_keep(self, x):
-            return Kind.WORK
+            return Kind.WORK if x == "a" else {x}
 
-    told, found = Own(["a"], (("notes.keep", {"x": "a"}),), world=Telling).played(("notes.keep", {"x": "a"}))
+    environment = Own(["a"], (("notes.keep", {"x": "a"}),), world=Telling)
+    told, found = environment.played(("notes.keep", {"x": "a"}))
     assert "work" in told[-1] and "WORK" not in told[-1] and type(found["evidence"][0].calls[0].result) is str
+    with pytest.raises(TypeError, match=r"keep returns {'b'}, which is neither text nor JSON"):
+        environment.played(("notes.keep", {"x": "b"}))
 
 
 def test_arguments_that_a_document_leaves_open_are_the_method_s_to_refuse():

@@ -33,4 +33,7 @@ class MethodWorld:
             result = method(**arguments)
         except ToolError as error:
             return Outcome(f"Error: {error}", "execution")
-        return Outcome(str.__str__(result) if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
+        try:
+            return Outcome(str.__str__(result) if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name} returns {result!r:.80}, which is neither text nor JSON: {error}.") from error

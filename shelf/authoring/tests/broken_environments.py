@@ -275,7 +275,7 @@ class Blunt(Sound):
 
 
 class Judged(Blunt):
-    """Does so at the end of a dialogue with a user, which only a model plays."""
+    """Does so where only a model plays the user."""
 
     name = "judged"
     own_users = False

@@ -116,7 +116,7 @@ def test_a_method_that_returns_another_type_is_named(mistake: str, registered: C
 
 
 @pytest.mark.parametrize("sound", ["Bracketed", "Unforgiving"])
-def test_words_with_brackets_names_that_are_not_python_s_and_an_end_at_the_first_error_alarm_nobody(
+def test_odd_words_and_names_and_an_end_at_the_first_error_alarm_nobody(
     sound: str, registered: Callable[[str, str], str]
 ) -> None:
     assert failing(registered(sound.lower(), f"{HERE}:{sound}")) == []

@@ -63,8 +63,7 @@ def _is_shown(leaf: Any, results: str) -> bool:
 
 def _is_documented(tool: str, argument: str, leaf: Any) -> bool:
     """Return whether the tool's document offers a text as a value, such as a mode."""
-    described = str(tool_parameters().get(tool, {}).get(argument, ""))
-    return isinstance(leaf, str) and says(described, leaf)
+    return isinstance(leaf, str) and says(str(tool_parameters().get(tool, {}).get(argument, "")), leaf)
 
 
 class _Call(BaseModel):
