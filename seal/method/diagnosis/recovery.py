@@ -29,7 +29,8 @@ def closed_by(call: CallEvidence) -> frozenset[str]:
     """Return the tools whose success closes this call's error; :data:`ANY` when every tool's does."""
     if call.unavailable:
         return ANY
-    return frozenset({call.name}).union(*(tools for pattern, tools in _PATTERNS if pattern.search(call.result)))
+    asked = (tools for pattern, tools in _PATTERNS if pattern.search(call.result))
+    return frozenset({call.name}).union(*asked)
 
 
 def still_open(before: Iterable[frozenset[str]], action: ActionEvidence) -> tuple[frozenset[str], ...]:

@@ -266,4 +266,5 @@ def diagnose(
     ValueError for an unknown taxonomy.
     """
     order = tuple(rule for rule in taxonomy_of(taxonomy).rules if rule.label not in off)
-    return tuple(_diagnose(turn, order) for turn in turns if taxonomy == "release" or took_place(turn))
+    every = taxonomy == "release"
+    return tuple(_diagnose(turn, order) for turn in turns if every or took_place(turn))

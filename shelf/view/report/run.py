@@ -33,7 +33,8 @@ class Mean(NamedTuple):
         """The mean of the values; None without any."""
         if not values:
             return None
-        return cls(fmean(values), stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None)
+        error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+        return cls(fmean(values), error)
 
     def __str__(self) -> str:
         """The mean ± its standard error: ``0.492 ± 0.041``."""

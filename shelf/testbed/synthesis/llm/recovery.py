@@ -63,7 +63,8 @@ def _is_shown(leaf: Any, results: str) -> bool:
 
 def _is_documented(tool: str, argument: str, leaf: Any) -> bool:
     """Return whether the tool's document offers a text as a value, such as a mode."""
-    return isinstance(leaf, str) and says(str(tool_parameters().get(tool, {}).get(argument, "")), leaf)
+    described = str(tool_parameters().get(tool, {}).get(argument, ""))
+    return isinstance(leaf, str) and says(described, leaf)
 
 
 class _Call(BaseModel):
