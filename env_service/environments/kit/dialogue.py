@@ -228,7 +228,8 @@ class ToolEpisode:
         if self._blames is not None:
             return self._blames
         # A turn that an unreadable message ended, or that has only such messages, fails from any state.
-        fails = [t.stop == "parse_error" or (t.acted and not (t.calls or t.actions[-1].truncated)) for t in self._turns]
+        tried = [any(action.refusals and not action.truncated for action in turn.actions) for turn in self._turns]
+        fails = [t.stop == "parse_error" or (tried[i] and not t.calls) for i, t in enumerate(self._turns)]
         hopeless = [index for index, wrong in enumerate(fails) if wrong or self._lacks_stop_tool(index)]
         blames = blame(self._scene, [t.calls for t in self._turns], [t.failed for t in self._turns], hopeless)
         if self._ended:  # else it may continue: the caller of an evaluation need not say whether it does

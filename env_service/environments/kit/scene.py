@@ -38,7 +38,7 @@ def author_code() -> Iterator[None]:
 def returned(by: object, method: str, value: Any, kind: type[Result]) -> Result:
     """The value that a method of an author's object returned; TypeError if it is of another type."""
     if not isinstance(value, kind):
-        raise TypeError(f"`{method}` of {type(by).__name__} returns {value!r:.80}, which is no {kind.__name__}.")
+        raise TypeError(f"`{method}` of {type(by).__name__} returns {value!r:.80}, not {kind.__name__}.")
     return value
 
 

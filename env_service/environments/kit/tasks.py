@@ -71,7 +71,7 @@ class Outcome:
     def __post_init__(self) -> None:
         if not isinstance(self.text, str) or self.error not in (*get_args(CallError), None):
             classes = ", ".join(get_args(CallError))
-            raise TypeError(f"{self!r:.80} is no outcome: its text must be text, its error None or one of {classes}.")
+            raise TypeError(f"{self!r:.80} is not an outcome: text must be str, its error None or one of {classes}.")
 
 
 @dataclass(frozen=True)

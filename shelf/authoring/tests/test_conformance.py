@@ -101,11 +101,11 @@ def test_an_author_s_mistake_is_one_sentence_of_one_check(mistake: str, register
 
 
 RETURNED = {
-    "Blunt": "`check` of Plain returns True, which is no Check",
-    "Judged": "`check` of Plain returns True, which is no Check",
-    "Terse": "`call` of Plain returns 'said amber', which is no Outcome",
-    "Wordy": "`user` of Wordy returns 'You want to hear a word.', which is no UserPart",
-    "Mute": "`instructions` of Mute returns None, which is no str",
+    "Blunt": "`check` of Plain returns True, not Check",
+    "Judged": "`check` of Plain returns True, not Check",
+    "Terse": "`call` of Plain returns 'said amber', not Outcome",
+    "Wordy": "`user` of Wordy returns 'You want to hear a word.', not UserPart",
+    "Mute": "`instructions` of Mute returns None, not str",
 }
 
 
