@@ -138,8 +138,8 @@ def figures(prompts: Prompts) -> dict[str, dict[str, float]]:
     same cues, so this is the lift of all cues together. If cues change nothing, the two kinds are alike, so the choice
     of prompts favours neither. transfer: the mean over taught rollouts (`Trial.transfer`), absent without one.
     """
-    seen = grouped((f"{own}/{cue}", each) for own, rollouts in prompts for each in rollouts for cue in each.cues)
-    lifts = grouped((f"{own}/{cue}", lift) for own, rollouts in prompts for cue, lift in _lifts(rollouts).items())
+    seen = grouped((f"{env}/{cue}", each) for env, rollouts in prompts for each in rollouts for cue in each.cues)
+    lifts = grouped((f"{env}/{cue}", lift) for env, rollouts in prompts for cue, lift in _lifts(rollouts).items())
     found = {}
     for name, told in sorted(seen.items()):
         paired, transfers = lifts.get(name, ()), [each.transfer for each in told if each.transfer is not None]
