@@ -58,7 +58,7 @@ class VerbLayer:
             foreign = next((value.decode("latin-1") for value in asked if not _is_local(value)), None)
             detail = f"{foreign!r} is not a loopback address, and only those are answered: set {variable('token')}."
             return None if foreign is None else (421, _problem(detail))
-        given = next((value for name, value in headers if name == b"authorization"), b"")
+        given = next((value[:7].title() + value[7:] for name, value in headers if name == b"authorization"), b"")
         detail = f"Send the service's token: Authorization: Bearer <{variable('token')}>."
         return None if hmac.compare_digest(given, self._expected) else (401, _problem(detail))
 

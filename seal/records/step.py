@@ -95,9 +95,7 @@ def reward_figures(records: Sequence[TrajectoryRecord]) -> dict[str, float | Non
 def by_environment(records: Sequence[TrajectoryRecord]) -> dict[str, dict[str, Any]]:
     """The reward figures of each environment; {} with a single one, whose figures are the step's."""
     parts = grouped((record.environment, record) for record in records)
-    if len(parts) < 2:
-        return {}
-    return {name: reward_figures(parts[name]) for name in sorted(parts)}
+    return {name: reward_figures(parts[name]) for name in sorted(parts)} if len(parts) > 1 else {}
 
 
 @validated(frozen=True, config=ConfigDict(extra="forbid"))
@@ -282,8 +280,7 @@ def nothing_learnt(steps: Sequence[StepRecord]) -> str | None:
         return None
     which, then = "each prompt's trained rollouts have the same reward", "take tasks that the policy passes sometimes"
     if passed == {0.0}:
-        which = "no rollout passed"
-        then = "start from a stronger policy, or train on easier tasks, alone or mixed in"
+        which, then = "no rollout passed", "start from a stronger policy, or train on easier tasks, alone or mixed in"
     elif passed == {1.0}:
         which, then = "every rollout passed", "train on harder tasks"
     return (

@@ -8,7 +8,7 @@ import json
 import logging
 import re
 from ast import literal_eval
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -142,24 +142,31 @@ class NativeFormat:
             if _TAGGED.sub("", inside).strip('">\n ') != name or name.split() != [name]:
                 raise ValueError("there is text between its arguments")
             known = next((each["function"] for each in tools if each["function"]["name"] == name), {})
-            schemas = known.get("parameters", {}).get("properties", {})
+            whole = known.get("parameters", {})
+            kinds = {key: [*_types(schema, whole)] for key, schema in whole.get("properties", {}).items()}
             arguments = {
-                key.strip(): _value(raw, {"true": "string", "false": None}.get(flag, _type(schemas.get(key.strip()))))
+                key.strip(): _value(raw, {"true": ["string"], "false": []}.get(flag, kinds.get(key.strip(), [])))
                 for _, key, flag, raw in _TAGGED.findall(inside)
             }
         return name, arguments
 
 
-def _type(schema: Any) -> Any:
-    if not isinstance(schema, Mapping):
-        return None
-    options = schema.get("anyOf") or schema.get("oneOf") or ()
-    return schema.get("type") or [each.get("type") for each in options if isinstance(each, Mapping)]
+def _types(schema: Any, whole: Mapping[str, Any], depth: int = 5) -> Iterator[str]:
+    """The types that a part of a schema names: itself, by its values, in a choice, or where it refers to."""
+    if not isinstance(schema, Mapping) or not depth:
+        return
+    kind, values = schema.get("type", ()), schema.get("enum", [schema["const"]] if "const" in schema else ())
+    yield from (kind,) if isinstance(kind, str) else kind
+    yield from ("null" if each is None else "string" for each in values if each is None or isinstance(each, str))
+    target: Any = whole if "$ref" in schema else None
+    for name in schema.get("$ref", "").split("/")[1:]:
+        target = target.get(name) if isinstance(target, Mapping) else None
+    for part in (target, *(part for rule in ("anyOf", "oneOf", "allOf") for part in schema.get(rule, ()))):
+        yield from _types(part, whole, depth - 1)
 
 
-def _value(raw: str, kind: Any) -> Any:
+def _value(raw: str, kinds: Sequence[str]) -> Any:
     """A tagged value: the text itself if its type is a string, else the JSON or Python value if it is one."""
-    kinds = kind if isinstance(kind, list) else [kind]
     if "string" in kinds:
         return None if raw.strip() == "null" and "null" in kinds else raw
     for read in (json.loads, literal_eval):

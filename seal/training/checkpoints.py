@@ -29,6 +29,7 @@ from seal.settings.run import CheckpointSettings
 from seal.system import exits
 from seal.system.errors import LaunchError
 from seal.system.files import text_sha256, write_json, write_text
+from seal.system.grouping import grouped
 from seal.system.text import last_line
 
 logger = logging.getLogger(__name__)
@@ -92,8 +93,7 @@ class Checkpoints:
     def saving(self, step: int) -> Iterator[Path]:
         """Yield the folder to write the step's files into; afterwards the step is complete.
 
-        Raises CheckpointError when there is not enough room or a file cannot be
-        written; earlier checkpoints then stay as they were.
+        CheckpointError without room, or if a file cannot be written; earlier checkpoints then stay as they were.
         """
         staging = self._folder / SAVING
         for left in (staging, self._folder / REMOVING):
@@ -204,12 +204,9 @@ def verify(checkpoint: Path) -> dict[int, frozenset[str]]:
 
 
 def _parts(files: Iterable[str]) -> dict[int, frozenset[str]]:
-    found: dict[int, frozenset[str]] = {}
-    for name in files:
-        if match := re.fullmatch(rf"actor/({'|'.join(_CONTENT)})_world_size_(\d+)_rank_0\.pt", name):
-            content, processes = _CONTENT[match.group(1)], int(match.group(2))
-            found[processes] = found.get(processes, frozenset()) | {content}
-    return found
+    named = (re.fullmatch(rf"actor/({'|'.join(_CONTENT)})_world_size_(\d+)_rank_0\.pt", name) for name in files)
+    parts = grouped((int(match[2]), _CONTENT[match[1]]) for match in named if match)
+    return {processes: frozenset(contents) for processes, contents in parts.items()}
 
 
 def step_of(checkpoint: Path) -> int | None:

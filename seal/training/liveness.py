@@ -8,6 +8,7 @@ deadline catches one that hangs. Ray imports an actor's modules in each process 
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Self
 
 import ray
@@ -89,10 +90,7 @@ def _named_actors() -> dict[str, Any]:
     namespaces = (ray.get_runtime_context().namespace, QUEUE_NAMESPACE)
     found = {}
     for entry in ray.util.list_named_actors(all_namespaces=True):
-        if entry["namespace"] not in namespaces:
-            continue
-        try:
-            found[entry["name"]] = ray.get_actor(entry["name"], namespace=entry["namespace"])
-        except ValueError:
-            continue  # it ended between the two calls; if it was seen before, its open ping reports that
+        if entry["namespace"] in namespaces:
+            with suppress(ValueError):  # it has just ended; if it was seen before, its open ping reports that
+                found[entry["name"]] = ray.get_actor(entry["name"], namespace=entry["namespace"])
     return found

@@ -195,7 +195,7 @@ async def opened() -> Session:
 
 
 async def status(method: str, url: str, key: str | None = None, **options: object) -> int:
-    headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
+    headers = {"Authorization": f"bearer {key}"} if key is not None else {}
     async with aiohttp.ClientSession(headers=headers) as client, client.request(method, url, **options) as answer:
         if answer.status >= 400:
             assert (await answer.json())["error"]["message"], "a refusal is a sentence"

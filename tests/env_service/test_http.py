@@ -331,7 +331,7 @@ def test_a_token_is_required_if_one_is_set(start_service: Callable[..., Abstract
         body = {"task_id": TASK, "instance_id": "a", "params": COMPACT}
         assert client.post("create", body)[0] == 401
         assert client.post("create", body, Authorization="Bearer secre")[0] == 401
-        assert client.post("create", body, Authorization="Bearer secret")[0] == 200
+        assert client.post("create", body, Authorization="bearer secret")[0] == 200
         assert [answer_of("GET", port, path).status for path in ("/healthz", "//healthz", "//version")] == [
             200,
             200,

@@ -71,6 +71,7 @@ def test_a_process_that_asks_for_the_next_rollout_plays_as_seals_own_loop(url, t
     ("odd", "infra", "replaced"),
     [
         ("dying", "harness", True),
+        ("killed", "harness", True),
         ("hanging", "harness_timeout", True),
         ("leaving", "harness", False),
         ("growing", None, True),
@@ -79,7 +80,8 @@ def test_a_process_that_asks_for_the_next_rollout_plays_as_seals_own_loop(url, t
     ],
 )
 def test_a_place_loses_what_its_process_does_wrong_and_nothing_else(url, tmp_path, odd, infra, replaced):
-    harness, settings = f"[{sys.executable},tests/support/staying.py,{odd}]", ("seal.rollout.concurrency=1",)
+    harness = f"[{sys.executable},tests/support/staying.py,{odd}]"
+    settings = ("seal.rollout.concurrency=1", "seal.rollout.harness_failure=failed")
     settings += ("seal.rollout.deadline_s=15",) if odd == "hanging" else ()
     rollouts = played(url, tmp_path, harness, 3, *settings)
     assert [each.infra for _, each in rollouts] == [None, infra, None]

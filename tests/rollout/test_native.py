@@ -113,10 +113,20 @@ def test_a_value_of_a_tool_that_came_later_has_the_type_that_its_document_asks_f
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", None),
         ({"type": ["string", "null"]}, "12", "12"),
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "12", 12),
+        ({"enum": ["11", "12", None]}, "12", "12"),
+        ({"enum": ["11", "12", None]}, "null", None),
+        ({"enum": [11, 12]}, "12", 12),
+        ({"const": "12"}, "12", "12"),
+        ({"allOf": [{"$ref": "#/$defs/Year"}]}, "12", "12"),
+        ({"$ref": "#/$defs/Size"}, "12", 12),
+        ({"$ref": "#/$defs/Again"}, "12", 12),
+        ({"$ref": "other.json"}, "12", 12),
     ],
 )
-def test_a_value_that_may_be_null_keeps_the_type_that_its_document_asks_for(kind, written, value):
-    tool = {"name": "f", "description": "", "parameters": {"type": "object", "properties": {"x": kind}}}
+def test_a_value_keeps_the_type_that_its_document_asks_for(kind, written, value):
+    known = {"Year": {"type": "string"}, "Size": {"type": "integer"}, "Again": {"$ref": "#/$defs/Again"}}
+    schema = {"type": "object", "properties": {"x": kind}, "$defs": known}
+    tool = {"name": "f", "description": "", "parameters": schema}
     text = f"<tool_call>\n<function=f>\n<parameter=x>\n{written}\n</parameter>\n</function>\n</tool_call>"
     read = asyncio.run(NativeFormat("qwen3_coder", family_tokenizer("coder")).read(text, "", [{"function": tool}]))
     assert ToolCalls().parse(read).calls == (("f", {"x": value}),)

@@ -1,6 +1,7 @@
 """A command as a harness that plays rollout after rollout, and does something odd in its second one."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,13 @@ KEPT: list[bytes] = []
 
 def dying() -> None:
     raise SystemExit("it dies")
+
+
+def killed() -> None:
+    messages, key = ask(os.environ["SEAL_TASK_URL"])["messages"], os.environ["OPENAI_API_KEY"]
+    body = {"model": os.environ["OPENAI_MODEL"], "messages": messages}
+    ask(f"{os.environ['OPENAI_BASE_URL']}/chat/completions", body, key)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def hanging() -> None:

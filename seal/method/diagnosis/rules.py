@@ -141,9 +141,7 @@ def _other_response(turn: TurnEvidence) -> str | None:
 
 
 def _spurious_call(turn: TurnEvidence) -> str | None:
-    if _unwanted(turn) and turn.calls:
-        return f"nothing should be called, {turn.calls[0].name} was"
-    return None
+    return f"nothing should be called, {turn.calls[0].name} was" if _unwanted(turn) and turn.calls else None
 
 
 def _abstained(turn: TurnEvidence) -> str | None:
@@ -154,9 +152,8 @@ def _abstained(turn: TurnEvidence) -> str | None:
 
 # Only the release's taxonomy has this rule and those that begin with _released.
 def _other_instances(turn: TurnEvidence) -> str | None:
-    if _wanted(turn) and turn.calls and turn.instances_match is False:
-        return "another set of simulator instances than the reference"
-    return None
+    differ = _wanted(turn) and turn.calls and turn.instances_match is False
+    return "another set of simulator instances than the reference" if differ else None
 
 
 def _released_abstention(turn: TurnEvidence) -> str | None:

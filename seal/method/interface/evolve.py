@@ -161,8 +161,5 @@ def _weak(figures: Mapping[str, float], on: bool, settings: EvolveSettings) -> b
     if on:
         frequent = figures["prevalence"] >= settings.prevalence * _LEAVE_PREVALENCE
         return frequent and figures["mean_reward"] < settings.mean_reward + _LEAVE_REWARD
-    return (
-        figures["prevalence"] >= settings.prevalence
-        and figures["mean_reward"] < settings.mean_reward
-        and figures["count"] >= settings.min_count
-    )
+    frequent = figures["prevalence"] >= settings.prevalence and figures["count"] >= settings.min_count
+    return frequent and figures["mean_reward"] < settings.mean_reward

@@ -109,7 +109,7 @@ class Place(asyncio.SubprocessProtocol):
     async def play(self, command: Sequence[str], env: Mapping[str, str], rollout: Mapping[str, str], log: Path) -> str:
         """Play a rollout, given by its variables, to its end; return how it ended, as the end of a sentence.
 
-        command, env: start the process unless it runs. log: for its output.
+        command, env: start the process unless it runs. log: for its output. ChildProcessError if a signal ended it.
         """
         self.free, self._over = False, asyncio.get_running_loop().create_future()
         self._kept.clear()
@@ -136,7 +136,10 @@ class Place(asyncio.SubprocessProtocol):
                 log.write_bytes(self._kept)
         code = self._process.get_returncode()
         ended = "it asked for another rollout" if stays or code is None else f"exit code {code}"
-        return f" ({ended}, {last_words(self._kept.decode(errors='replace'))}; its output: {log})"
+        said = f"({ended}, {last_words(self._kept.decode(errors='replace'))}; its output: {log})"
+        if not stays and (code or 0) < 0:
+            raise ChildProcessError(said)
+        return f" {said}"
 
     async def stop(self) -> None:
         """End the process and all that it has started."""

@@ -33,7 +33,7 @@ class HarnessSpeaker(Speaker):
     """The messages of a harness. model: the policy in training, or the address of a model to score with it.
 
     log: where the output of a command goes. env: variables that a command inherits beside HARMLESS. failed: leaving
-    before the conversation has ended is the policy's failure once it has spoken, unless a request got no answer.
+    early is the policy's failure once it has spoken, unless a signal ended the command or a request got no answer.
     """
 
     name = "the harness"
@@ -129,13 +129,14 @@ class HarnessSpeaker(Speaker):
         task, error = self._session.task, None if running.cancelled() else running.exception()
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        how = f": {type(error).__name__}: {last_line(str(error))}"
+        killed = isinstance(error, ChildProcessError)
+        how = f" {error}" if killed else f": {type(error).__name__}: {last_line(str(error))}"
         if error is None:
             how = "" if running.cancelled() else running.result()
         elif task.ended:
             logger.warning("a harness failed after its conversation had ended%s", how)
         sentence = f"the harness left before the conversation ended{how}"
-        if self._failed and self._policy.spoke and not (self._session.unanswered or task.waits):
+        if self._failed and self._policy.spoke and not (killed or self._session.unanswered or task.waits):
             task.events.put_nowait(Event("failed", sentence))
         else:
             task.events.put_nowait(Event("fault", SpeakerFault("harness", sentence)))

@@ -141,8 +141,7 @@ class Task:
     def hear(self, dialogue: Dialogue, ended: bool) -> None:
         """Pass on what the environment has said since."""
         self._turn, self.ended, self.waits = dialogue.turn, ended, False
-        # The message of the policy comes first.
-        new, self._heard = dialogue.messages[self._heard + 1 :], len(dialogue.messages)
+        new, self._heard = dialogue.messages[self._heard + 1 :], len(dialogue.messages)  # the policy's comes first
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(() if ended else new)
 
