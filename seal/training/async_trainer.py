@@ -5,7 +5,6 @@ the Omega it was drawn with and the mark of training; verl keeps rows under way 
 resume. PPO's ratio to the engine's log-probs, or `algorithm.rollout_correction`, corrects stale trajectories.
 """
 
-import logging
 import zlib
 from typing import Any
 
@@ -19,8 +18,6 @@ from verl.workers.rollout.replica import TokenOutput
 
 from seal.training.replay_buffer import TRAIN, VALIDATION, SEALAsyncReplayBuffer
 from seal.training.trainer import SEALTraining
-
-logger = logging.getLogger(__name__)
 
 
 def continued(seed: int, tokens: int) -> int:
@@ -95,4 +92,3 @@ class SEALAsyncTrainer(SEALTraining, PPOTrainerColocateAsync):
         trained = [key for key in tags if key not in prompts and key.rsplit("_", 2)[0] not in prompts]
         if trained:
             tq.kv_clear(keys=trained, partition_id=TRAIN)
-            logger.info("Dropped %d trajectories of the checkpoint that were trained already", len(trained))

@@ -13,7 +13,6 @@ because the launcher reads it too.
 """
 
 import json
-import logging
 import os
 import re
 import shutil
@@ -31,8 +30,6 @@ from seal.system.errors import LaunchError
 from seal.system.files import text_sha256, write_json, write_text
 from seal.system.grouping import grouped
 from seal.system.text import last_line
-
-logger = logging.getLogger(__name__)
 
 TRACKER = "latest_checkpointed_iteration.txt"
 FILES = "seal_files.json"
@@ -160,10 +157,8 @@ class Checkpoints:
         keep = set([step for step in steps if step <= newest][-self._retention.keep_last :])
         if self._retention.keep_best and self.best is not None:
             keep.add(self.best.step)
-        for step in steps:
-            if step not in keep:
-                _remove(self._folder / f"global_step_{step}")
-                logger.info("Removed the checkpoint of step %d (seal.checkpoints)", step)
+        for step in [step for step in steps if step not in keep]:
+            _remove(self._folder / f"global_step_{step}")
 
 
 def last_step(folder: Path) -> int | None:

@@ -45,8 +45,10 @@ VERL_ENVIRONMENT = {
     "VERL_RL_INSIGHT_ENABLE": "0",
     "TRANSFER_QUEUE_ENABLE": "1",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    # Else a package of vLLM's server hides the warnings of each process that gets a server's handle.
+    "SAGEMAKER_CONTAINER_LOG_LEVEL": "WARNING",
 }
-"""The variables that verl's `run_ppo` passes to the workers in Ray's runtime environment.
+"""The variables that verl's `run_ppo` passes to the workers in Ray's runtime environment, and one more.
 
 Ray starts a new process for an actor with a runtime environment. If workers inherit these variables from the cluster,
 the environment stays empty, and Ray's prestarted workers fit.

@@ -1,6 +1,5 @@
 """verl's trainer, built and run in a process of the cluster."""
 
-import logging
 import os
 from functools import partial
 from pathlib import Path
@@ -38,9 +37,6 @@ class TaskRunner:
         from seal.training import agent_workers, async_trainer, trainer  # noqa: F401  registered under their modes
 
         configure_verl_logging()
-        own, verls = logging.getLogger("seal"), logging.getLogger("verl")
-        own.handlers, own.propagate = verls.handlers, False  # what vLLM's server imports silences the root logger
-        own.setLevel(verls.level)
         drop_idle_reference(config)
         auto_set_device(config)
         validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))

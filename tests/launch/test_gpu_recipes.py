@@ -50,7 +50,7 @@ class Parsed(Exception):
 @pytest.mark.parametrize("recipe", ["SEAL", "SEAL_1gpu", "SEAL_lora"])
 def test_vllms_parser_takes_what_verl_makes_of_a_recipe(recipe, monkeypatch):
     monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    monkeypatch.setenv("SAGEMAKER_CONTAINER_LOG_LEVEL", "WARNING")  # else the next import silences the root logger
+    monkeypatch.setenv("SAGEMAKER_CONTAINER_LOG_LEVEL", "WARNING")  # else the next import hides warnings in all tests
     from verl.utils.config import omega_conf_to_dataclass
     from verl.workers.config import HFModelConfig
     from verl.workers.rollout.vllm_rollout import vllm_async_server as module

@@ -1,5 +1,7 @@
 """The environment that a run's workers inherit is the one that verl would give them."""
 
+import importlib
+import logging
 import subprocess
 import sys
 
@@ -11,8 +13,8 @@ from seal.training.cluster import OWN_CLUSTER, VERL_ENVIRONMENT, prepare, verl_e
 from tests.support.recipes import composed
 
 QUICKSTART = HOME / "exp" / "quickstart.yaml"
-OURS = {"TRANSFER_QUEUE_ENABLE", "RAY_ENABLE_UV_RUN_RUNTIME_ENV"}
-"""The variables that verl sets elsewhere: in `run_ppo`, and when it is imported."""
+OURS = {"TRANSFER_QUEUE_ENABLE", "RAY_ENABLE_UV_RUN_RUNTIME_ENV", LEVEL := "SAGEMAKER_CONTAINER_LOG_LEVEL"}
+"""The variables that verl sets elsewhere, in `run_ppo` and when it is imported, and one that is ours."""
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -26,6 +28,14 @@ def test_workers_get_the_variables_that_verl_would_give_them(exact, monkeypatch)
             monkeypatch.setenv(name, ours[name])
     theirs = get_ppo_ray_runtime_env(config)["env_vars"]
     assert {name: value for name, value in ours.items() if name not in OURS} == theirs
+
+
+def test_what_vllms_server_imports_hides_no_warning(monkeypatch):
+    monkeypatch.setenv(LEVEL, VERL_ENVIRONMENT[LEVEL])
+    standards = importlib.import_module("model_hosting_container_standards.logging_config")
+    standards.configure_root_logger()
+    assert logging.getLogger("seal").isEnabledFor(logging.WARNING)
+    assert all(handler.level <= logging.WARNING for handler in logging.root.handlers)
 
 
 def test_a_variable_of_the_shell_is_kept():
