@@ -59,7 +59,8 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Rollout], list[BadLine]]:
             files += sorted(file for file in path.rglob(RESULT) if not any(file.parent.rglob(TRIAL)))
         files = files or sorted(file for file in path.rglob("*") if file.name.endswith(_ENDS))
         if not files or not path.exists():
-            raise ValueError(f"{path} holds no rollouts: name a file, or a folder with {' or '.join(SUFFIXES)} files.")
+            lacks = "holds no rollouts" if path.exists() else "does not exist"
+            raise ValueError(f"{path} {lacks}: name a file, or a folder with {' or '.join(SUFFIXES)} files.")
         files = [each for file in files for each in (file, *_simulations(file))]
         for file in dict.fromkeys(files):
             if file.resolve() in known:
