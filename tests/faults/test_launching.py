@@ -117,6 +117,7 @@ def test_a_service_of_another_version(change, named):
 @pytest.fixture
 def interrupt():
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
     made = Interrupt()
     made.install()
     yield made
