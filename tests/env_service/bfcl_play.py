@@ -5,12 +5,15 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from benchmarks.service.client import Connection
+from env_service.client import AsyncServiceClient
 from tests.env_service.bfcl_perturbations import Cut
+
+DEADLINE_S = 300.0
+ATTEMPTS = 3
 
 
 async def play(
-    connection: Connection,
+    client: AsyncServiceClient,
     name: str,
     task_id: str,
     texts: Sequence[Sequence[str]],
@@ -20,14 +23,12 @@ async def play(
 
     A :class:`Cut` is sent that a length limit cut.
     """
-    await connection.verb("create", {"task_id": task_id, "instance_id": name, "params": params or {}})
+    await client.create(task_id, name, params)
     for text in itertools.chain((text for turn in texts for text in turn), itertools.repeat("Done.")):
-        body = {"instance_id": name, "messages": {"role": "assistant", "content": text}}
-        answer = await connection.verb("step", {**body, "truncated": isinstance(text, Cut)})
-        if answer["is_terminated"]:
+        if (await client.step(name, text, isinstance(text, Cut)))["is_terminated"]:
             break
-    result = await connection.verb("evaluate", {"instance_id": name, "params": {"sparse": False}})
-    await connection.verb("release", {"instance_id": name})
+    result = await client.evaluate(name)
+    await client.release(name)
     return result
 
 
@@ -40,18 +41,20 @@ def play_all(
     """Play (task id, texts) runs, several at a time; evaluations in the order of the runs."""
     jobs = list(enumerate(runs))
     results: list[dict] = [{}] * len(jobs)
+    client = AsyncServiceClient(f"http://127.0.0.1:{port}", deadline_s=DEADLINE_S, attempts=ATTEMPTS)
 
     async def worker() -> None:
-        connection = Connection("127.0.0.1", port, deadline=300)
         while jobs:
             index, (task_id, texts) = jobs.pop()
-            results[index] = await play(connection, f"run-{index}", task_id, texts, params)
-        connection.close()
+            results[index] = await play(client, f"run-{index}", task_id, texts, params)
 
     async def every() -> None:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(worker())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(worker())
+        finally:
+            await client.close()
 
     asyncio.run(every())
     return results
