@@ -82,7 +82,7 @@ class Gateway:
             key, name = "v1", path
         if key == "v1":
             given = request.headers.get("authorization") or request.headers.get("x-api-key", "")
-            key = given.rpartition(" ")[2]  # a scheme has no case
+            key = given[7:] if given[:7].title() == "Bearer " else given  # a scheme has no case
         try:
             if name == "next" and (place := self.places.get(key)) is not None:
                 return await _next(place, send)
