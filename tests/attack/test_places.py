@@ -84,8 +84,9 @@ def viewer_of(place: Path, played: str) -> None:
         os.utime(logged)
         wait_for(12, problem=True)
         (place / "fill").unlink()
+        another = json.loads(logged.read_text().split("\n")[0]) | {"sample": 99}
         with logged.open("a") as log:
-            log.write(logged.read_text().split("\n")[0] + "\n")
+            log.write(json.dumps(another) + "\n")
         wait_for(13, problem=False)
 
 

@@ -67,6 +67,7 @@ class EngineHere:
 
     def __init__(self, engine):
         self._engine = engine.llm_engine
+        self.tokenizer, self.model_type = engine.get_tokenizer(), self._engine.model_config.hf_config.model_type
         self._numbers = itertools.count()
         self._waiting: dict[str, asyncio.Future] = {}
         self._stepping: asyncio.Task | None = None
