@@ -71,7 +71,7 @@ class Host:
             data = self._answer(op, episode, arguments)
         except MemoryError:
             raise  # the service sets this limit
-        except Exception as error:  # an environment is third-party code and can raise anything
+        except BaseException as error:  # an environment is third-party code: a tool's argparse raises SystemExit
             if isinstance(error, base.Refusal if op in _PLAYING else ValueError):
                 code = {"code": USER_ROLE} if isinstance(error, base.UserFault) else {}
                 return {"ok": False, **code}, str(error).encode("utf-8", "replace")

@@ -44,7 +44,7 @@ def prepared(environments: Iterable[Environment]) -> Iterator[None]:
     for environment in environments:
         try:
             yield from environment.prepare()
-        except Exception:  # an environment is third-party code and can raise anything
+        except BaseException:  # an environment is third-party code and can raise anything, as SystemExit
             _LOG.exception("the environment %s cannot be prepared", environment.name)
 
 

@@ -52,7 +52,7 @@ def _imported(name: str, location: str) -> Environment:
     try:
         environment = pkgutil.resolve_name(location)()
         named = environment.name
-    except Exception as error:  # a package is third-party code and can raise anything
+    except (Exception, SystemExit) as error:  # a package is third-party code and can raise anything
         lacks = isinstance(error, ModuleNotFoundError) and error.name == MODULE
         fix = f": pip install --no-deps {BENCHMARK}" if lacks else ""
         raise ValueError(

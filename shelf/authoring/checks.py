@@ -67,7 +67,7 @@ class Subject:
         """The answers to a run; Nonconforming for an exception."""
         try:
             return play(self.environment, run, guard)
-        except Exception as error:  # the check looks for any exception of an environment
+        except (Exception, SystemExit) as error:  # the check looks for any exception of an environment
             raise Nonconforming(f"{run.task_id}, {run.kind}: {type(error).__name__} is raised: {error}") from error
 
     @cached_property

@@ -33,7 +33,7 @@ def conformance(name: str, tasks: int = SAMPLE, floor: float = EPISODES_PER_SECO
     environment = get_environment(name)
     try:
         played = sample(environment, tasks)
-    except Exception as error:  # an author's `load` can raise anything
+    except (Exception, SystemExit) as error:  # an author's `load` can raise anything
         yield Finding("tasks and splits", "fail", f"the tasks cannot be read: {type(error).__name__}: {error}")
         return
     subject = Subject(environment, locations()[name], played, floor)
@@ -55,5 +55,5 @@ def _found(check: str, subject: Subject) -> Finding:
         return Finding(check, "pass", CHECKS[check](subject))
     except Nonconforming as problem:
         return Finding(check, "fail", str(problem))
-    except Exception as error:  # a check must handle any exception of third-party code
+    except (Exception, SystemExit) as error:  # a check must handle any exception of third-party code
         return Finding(check, "fail", f"{type(error).__name__} is raised: {error}")

@@ -178,7 +178,7 @@ def refuses(call: Callable[[], Any]) -> str | None:
     except ValueError as error:
         text = str(error)
         return f"the refusal is not one sentence: {text!r}" if not text or "\n" in text else None
-    except Exception as error:  # third-party code raises what the contract forbids
+    except (Exception, SystemExit) as error:  # third-party code raises what the contract forbids
         return f"{type(error).__name__} is raised: {error}"
     return "it is accepted"
 

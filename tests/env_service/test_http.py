@@ -439,11 +439,12 @@ def test_a_second_environment_is_added_without_touching_the_service(
             status, answer = client.say("c", "spin")
             assert (status, "was closed" in answer["detail"], answer["code"]) == (400, True, "episode_broken")
         assert client.say("b", "Done.")[0] == 200
-        client.ok("create", {"env_type": "counter", "task_id": "3", "instance_id": "d"})
-        status, answer = client.say("d", "stumble")
-        assert (status, answer["code"]) == (400, "environment_failed")
-        assert answer["detail"] == "The environment counter raised KeyError in step: 'stumble'"
-        assert client.say("d", "+1")[1]["code"] == "episode_broken"
+        for message, raised in {"stumble": "KeyError in step: 'stumble'", "quit": "SystemExit in step: 2"}.items():
+            client.ok("create", {"env_type": "counter", "task_id": "3", "instance_id": message})
+            status, answer = client.say(message, message)
+            assert (status, answer["code"]) == (400, "environment_failed")
+            assert answer["detail"] == f"The environment counter raised {raised}"
+            assert client.say(message, "+1")[1]["code"] == "episode_broken"
         metrics = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
         assert "env_service_worker_restarts 4\n" in metrics
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ class CounterEpisode:
     """`+N` adds N, `done` ends; the reward is 1 when the goal was met.
 
     `grow N` takes N megabytes and `crash` ends the process, both in a guarded call;
-    `spin` never returns and is not guarded; `stumble` raises KeyError.
+    `spin` never returns and is not guarded; `stumble` raises KeyError, and `quit` SystemExit in a guarded call.
     """
 
     def __init__(self, goal: int, guard: Guard) -> None:
@@ -37,6 +38,8 @@ class CounterEpisode:
                 pass
         elif content == "stumble":
             raise KeyError("stumble")
+        elif content == "quit":
+            text = self._guard.run(lambda: sys.exit(2), lambda reason: reason)
         elif content == "done" or truncated:
             self._ended, text = True, "ended"
         else:

@@ -112,7 +112,7 @@ def load(name: str) -> Extension:
     place = f"the extension {name!r} ({point.value})"
     try:
         found = point.load()
-    except Exception as error:  # the module can be any code
+    except (Exception, SystemExit) as error:  # the module can be any code
         raise ValueError(f"{place} cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(found, Extension):
         raise ValueError(f"{place} is not an Extension of seal.method.diagnosis.rules")

@@ -173,7 +173,7 @@ def function(name: str) -> Callable[[Task], Awaitable[None]]:
         sys.path.append(os.getcwd())  # an agent beside the recipe need not be installed
     try:
         found = pkgutil.resolve_name(name) if ":" in name else None
-    except Exception as error:  # the module can be any code
+    except (Exception, SystemExit) as error:  # the module can be any code
         raise ValueError(
             f"the harness {name!r} cannot be imported ({type(error).__name__}: {first_line(str(error))}): write "
             f"module:function, and install the module or put it into {os.getcwd()}."

@@ -41,7 +41,7 @@ def list_environments() -> None:
         try:
             environment = get_environment(name)
             sides = ", ".join(f"{len(environment.task_ids(side))} {side}" for side in ("train", "eval"))
-        except Exception as error:  # a package is third-party code and can raise anything
+        except (Exception, SystemExit) as error:  # a package is third-party code and can raise anything
             sides = str(error) or type(error).__name__
         table.add_row(name, location, sides)
     Console(emoji=False, markup=False).print(table)

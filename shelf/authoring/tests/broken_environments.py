@@ -3,6 +3,7 @@
 import os
 import random
 import time
+from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -302,6 +303,20 @@ class Terse(Sound):
         class Plain(Words):
             def call(self, name: str, arguments: dict[str, Any]) -> Any:
                 return super().call(name, arguments).text
+
+        return Plain(task.data)
+
+
+class Quitting(Sound):
+    """Reads the words with a parser of a command line, which exits at what it does not know."""
+
+    name = "quitting"
+
+    def world(self, task: ToolTask) -> Words:
+        class Plain(Words):
+            def tool_say(self, word: str) -> str:
+                ArgumentParser(exit_on_error=False).parse_args([f"--{word}"])
+                return super().tool_say(word)
 
         return Plain(task.data)
 

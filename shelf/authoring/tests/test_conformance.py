@@ -106,11 +106,14 @@ RETURNED = {
     "Terse": "`call` of Plain returns 'said amber', not Outcome",
     "Wordy": "`user` of Wordy returns 'You want to hear a word.', not UserPart",
     "Mute": "`instructions` of Mute returns None, not str",
+    "Quitting": "SystemExit is raised: 2",
 }
 
 
 @pytest.mark.parametrize("mistake", RETURNED)
-def test_a_method_that_returns_another_type_is_named(mistake: str, registered: Callable[[str, str], str]) -> None:
+def test_a_method_that_exits_or_returns_another_type_is_named(
+    mistake: str, registered: Callable[[str, str], str]
+) -> None:
     found = failing(registered(mistake.lower(), f"{HERE}:{mistake}"))
     assert RETURNED[mistake] in found[0].detail and len(found) > 1
 
@@ -250,14 +253,15 @@ def test_a_package_is_found_through_its_entry_point(tmp_path: Path) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sound-env\nVersion: 1\n", encoding="utf-8")
     entry = f"[seal.environments]\nsound = {HERE}:Sound\nbroken = no_such_module:Environment\n"
-    entry += "raising = raising_module:Environment\n"
+    entry += "raising = raising_module:Environment\nexiting = exiting_module:Environment\n"
     (tmp_path / "raising_module.py").write_text("{}['a key']", encoding="utf-8")
+    (tmp_path / "exiting_module.py").write_text("raise SystemExit(3)", encoding="utf-8")
     (info / "entry_points.txt").write_text(entry, encoding="utf-8")
     path = os.pathsep.join((str(tmp_path), str(HOME), str(Path(__file__).parent)))
     script = (
         "from env_service.environments.registry import get_environment\n"
         "print(len(get_environment('sound').task_ids('train')))\n"
-        "for name in ('broken', 'raising', 'nothing'):\n"
+        "for name in ('broken', 'raising', 'exiting', 'nothing'):\n"
         "    try: get_environment(name)\n"
         "    except ValueError as error: print(error)\n"
     )
@@ -269,11 +273,12 @@ def test_a_package_is_found_through_its_entry_point(tmp_path: Path) -> None:
         timeout=300,
         check=True,
     )
-    tasks, broken, raising, unknown = done.stdout.splitlines()
+    tasks, broken, raising, exiting, unknown = done.stdout.splitlines()
     assert tasks == "3"
     assert broken.startswith("The environment broken (no_such_module:Environment) cannot be imported")
     assert "raising_module:Environment) cannot be imported (KeyError: 'a key')" in raising
-    assert "env_type 'nothing' is unknown; choose one of bfcl, broken, raising, sound, " in unknown
+    assert "exiting_module:Environment) cannot be imported (SystemExit: 3)" in exiting
+    assert "env_type 'nothing' is unknown; choose one of bfcl, broken, exiting, raising, sound, " in unknown
 
 
 @pytest.mark.parametrize(("name", "says"), [("My-Env", "not a name"), ("todo_", "not a name"), ("bfcl", "already")])
