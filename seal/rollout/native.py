@@ -7,7 +7,6 @@ messages with tools, and a sampled message that text. What looks like a call and
 import json
 import logging
 import re
-from ast import literal_eval
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -16,10 +15,12 @@ from verl.experimental.agent_loop import tool_parser
 from verl.experimental.agent_loop.tool_parser import FunctionCall, ToolParser
 
 from env_service.environments.kit.calls import call_of
+from env_service.environments.kit.stray import literal
 from env_service.environments.kit.tool_calls import UNREAD, entry, read_message, split_cues, split_tools, write_message
+from seal.method.diagnosis.schema import judges
+from seal.method.interface.schema_cue import arguments_of
 from seal.system.text import without_thoughts
 
-Message = dict[str, Any]
 logging.getLogger(tool_parser.__file__).setLevel(logging.CRITICAL)  # what verl cannot read is unread in the record
 
 
@@ -142,8 +143,8 @@ class NativeFormat:
             if _TAGGED.sub("", inside).strip('">\n ') != name or name.split() != [name]:
                 raise ValueError("there is text between its arguments")
             known = next((each["function"] for each in tools if each["function"]["name"] == name), {})
-            whole = known.get("parameters", {})
-            kinds = {key: [*_types(schema, whole)] for key, schema in whole.get("properties", {}).items()}
+            whole = known.get("parameters") if judges(known.get("parameters")) else {}
+            kinds = {key: [*_types(schema, whole)] for key, schema in arguments_of(whole).items()}
             arguments = {
                 key.strip(): _value(raw, {"true": ["string"], "false": []}.get(flag, kinds.get(key.strip(), [])))
                 for _, key, flag, raw in _TAGGED.findall(inside)
@@ -152,9 +153,10 @@ class NativeFormat:
 
 
 def _types(schema: Any, whole: Mapping[str, Any], depth: int = 5) -> Iterator[str]:
-    """The types that a part of a schema names: itself, by its values, in a choice, or where it refers to."""
+    """The types that a part of a valid schema names: itself, by its values, in a choice, or where it refers to."""
     if not isinstance(schema, Mapping) or not depth:
         return
+    schema = {key: value for key, value in schema.items() if value is not None or key == "const"}  # as in a table's row
     kind, values = schema.get("type", ()), schema.get("enum", [schema["const"]] if "const" in schema else ())
     yield from (kind,) if isinstance(kind, str) else kind
     yield from ("null" if each is None else "string" for each in values if each is None or isinstance(each, str))
@@ -169,13 +171,10 @@ def _value(raw: str, kinds: Sequence[str]) -> Any:
     """A tagged value: the text itself if its type is a string, else the JSON or Python value if it is one."""
     if "string" in kinds:
         return None if raw.strip() == "null" and "null" in kinds else raw
-    for read in (json.loads, literal_eval):
-        try:
-            value = read(raw.strip())
-            json.dumps(value)
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            continue
-        return value
+    value = literal(raw.strip())
+    with suppress(TypeError, ValueError, RecursionError):  # of a set, which JSON lacks
+        json.dumps(value)
+        return raw if value is None and raw.strip() not in ("null", "None") else value
     return raw
 
 
@@ -186,21 +185,19 @@ class Prompt(NamedTuple):
     after it must not move.
     """
 
-    messages: list[Message]
+    messages: list[dict[str, Any]]
     tools: list[dict[str, Any]]
     announced: list[dict[str, Any]]
 
 
 def request(dialogue: Sequence[Mapping[str, str]]) -> Prompt:
     """The messages of an episode; an answer to what was not a call of the format becomes a user message."""
-    first, rest = dialogue[0], dialogue[1:]
-    if first["role"] != "system":
-        first, rest = {"content": ""}, dialogue
+    first, *rest = dialogue if dialogue[0]["role"] == "system" else ({"content": ""}, *dialogue)
     shown, cues = split_cues(first["content"])
     text, tools = split_tools(shown)
     cues, tools = noted(cues, tools)
     system = "\n\n".join(filter(None, (text, cues)))
-    messages: list[Message] = [{"role": "system", "content": system}] if system else []
+    messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     unanswered: list[dict[str, Any]] = []
     announced: list[dict[str, Any]] = []
     for message in rest:
@@ -208,7 +205,8 @@ def request(dialogue: Sequence[Mapping[str, str]]) -> Prompt:
         if role == "assistant":
             content, entries = read_message(text)
             unanswered = [each for each in entries if UNREAD not in each]
-            calls = [{**each, "function": _decoded(each["function"])} for each in unanswered]
+            made = [(each, each["function"]) for each in unanswered]  # every template can write an object
+            calls = [{**each, "function": {**do, "arguments": json.loads(do["arguments"])}} for each, do in made]
             messages.append({"role": role, "content": content} | ({"tool_calls": calls} if calls else {}))
         elif role == "tool" and unanswered:
             call = unanswered.pop(0)
@@ -234,8 +232,3 @@ def noted(cues: str, tools: Sequence[Mapping[str, Any]]) -> tuple[str, list[dict
         else:
             rest.append(line)
     return "\n".join(rest), [{**tool, "function": functions[tool["function"]["name"]]} for tool in tools]
-
-
-def _decoded(function: Mapping[str, Any]) -> dict[str, Any]:
-    """A call with its arguments as an object, which every template can write."""
-    return {**function, "arguments": json.loads(function["arguments"])}

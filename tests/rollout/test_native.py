@@ -121,6 +121,10 @@ def test_a_value_of_a_tool_that_came_later_has_the_type_that_its_document_asks_f
         ({"$ref": "#/$defs/Size"}, "12", 12),
         ({"$ref": "#/$defs/Again"}, "12", 12),
         ({"$ref": "other.json"}, "12", 12),
+        ({"type": "string", "enum": None, "anyOf": None, "$ref": None}, "12", "12"),  # a row of an Arrow table
+        ({"type": None, "allOf": [{"type": "integer", "enum": None}]}, "12", 12),
+        ({"anyOf": 1}, "12", 12),
+        ({"type": 1, "$ref": 2, "enum": 3}, "12", 12),
     ],
 )
 def test_a_value_keeps_the_type_that_its_document_asks_for(kind, written, value):
@@ -130,6 +134,14 @@ def test_a_value_keeps_the_type_that_its_document_asks_for(kind, written, value)
     text = f"<tool_call>\n<function=f>\n<parameter=x>\n{written}\n</parameter>\n</function>\n</tool_call>"
     read = asyncio.run(NativeFormat("qwen3_coder", family_tokenizer("coder")).read(text, "", [{"function": tool}]))
     assert ToolCalls().parse(read).calls == (("f", {"x": value}),)
+
+
+@pytest.mark.parametrize("parameters", [None, [], 5, {"properties": [{"x": {"type": "string"}}]}, {"properties": None}])
+def test_a_value_is_read_whatever_is_written_for_a_schema(parameters):
+    tool = {"name": "f", "description": "", "parameters": parameters}
+    text = "<tool_call>\n<function=f>\n<parameter=x>\n12\n</parameter>\n</function>\n</tool_call>"
+    read = asyncio.run(NativeFormat("qwen3_coder", family_tokenizer("coder")).read(text, "", [{"function": tool}]))
+    assert ToolCalls().parse(read).calls == (("f", {"x": 12}),)
 
 
 def test_a_call_within_thoughts_that_do_not_end_is_unread():

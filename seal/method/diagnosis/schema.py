@@ -67,19 +67,18 @@ def violations(arguments: Mapping[str, Any], document: Mapping[str, Any]) -> tup
     """
     try:
         written = document.get("parameters")
-        parameters = _each(written, _judged)
-        found = broken(arguments, parameters) if _validator(_key(parameters)) is not None else ()
+        found = broken(arguments, _each(written, _judged))
         as_written = _validator(_key(written)) if found else None
         return () if as_written is not None and as_written.is_valid(dict(arguments)) else found
     except _UNJUDGED:
         return ()
 
 
-def judges(parameters: Mapping[str, Any]) -> bool:
+def judges(parameters: Any) -> bool:
     """Whether a document's parameters are a valid JSON Schema with a keyword that can judge arguments, or empty."""
-    known = not parameters or not parameters.keys().isdisjoint(Draft202012Validator.VALIDATORS)
+    known = not (isinstance(parameters, Mapping) and Draft202012Validator.VALIDATORS.keys().isdisjoint(parameters))
     try:
-        return known and _validator(_key(_each(parameters, _judged))) is not None
+        return (known or not parameters) and _validator(_key(_each(parameters, _judged))) is not None
     except _UNJUDGED:
         return False
 
