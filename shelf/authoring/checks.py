@@ -1,6 +1,5 @@
 """The checks of the conformance suite, one function per check, each with its requirement and its first violation."""
 
-import inspect
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ from env_service.encoding import encode
 from env_service.environments.base import Environment, Guard
 from env_service.environments.kit.environment import ToolEnvironment
 from env_service.environments.kit.tasks import TaskSource
-from env_service.environments.kit.worlds import MethodWorld
+from env_service.environments.kit.worlds import MethodWorld, method_name
 from seal.method.diagnosis.schema import broken, judges
 from seal.method.interface.cues import Omega, catalogue
 from seal.method.interface.schema_cue import arguments_of, lists_all, required
@@ -112,11 +111,13 @@ def documents(subject: Subject) -> str:
                     broken({}, {**schema, "$ref": pointer})
                 except Unresolvable as error:
                     raise Nonconforming(f"{task}: {name} refers to {pointer}, which its `parameters` lack") from error
-            names.add(name)
             is_method = getattr(type(world), "call", None) is MethodWorld.call and name != environment.stop_tool
+            if is_method and method_name(name) in map(method_name, names):
+                raise Nonconforming(f"{task}: {name} and another tool share {method_name(name)}: rename one of the two")
+            names.add(name)
             for given in (required(tool), arguments_of(schema)) if is_method and lists_all(schema) else ():
                 try:
-                    inspect.signature(world.method(name)).bind(**dict.fromkeys(given))
+                    world.method(name, dict.fromkeys(given))
                 except (AttributeError, TypeError) as error:
                     fault = f"{task}: the document of {name} permits {[*given]}, its method does not: {error}"
                     raise Nonconforming(fault) from error

@@ -7,9 +7,6 @@ from env_service.environments.registry import get_environment, locations
 from shelf.authoring.checks import CHECKS, EPISODES_PER_SECOND, NEED_DETERMINISM, NEED_OWN_USERS, Nonconforming, Subject
 from shelf.authoring.runs import sample
 
-SAMPLE = 12
-"""The number of tasks that are played by default."""
-
 
 class Finding(NamedTuple):
     """The outcome of one check: what held, or the first violation."""
@@ -24,7 +21,7 @@ class Finding(NamedTuple):
         return self.outcome == "pass"
 
 
-def conformance(name: str, tasks: int = SAMPLE, floor: float = EPISODES_PER_SECOND) -> Iterator[Finding]:
+def conformance(name: str, tasks: int = 12, floor: float = EPISODES_PER_SECOND) -> Iterator[Finding]:
     """Check an environment on some of its training tasks; ValueError if there is no such environment.
 
     A failed check does not stop the others, except those that would only repeat that the

@@ -1,5 +1,6 @@
 """An own environment whose tools' documents are JSON Schema as real programs write it."""
 
+import re
 from dataclasses import replace
 from enum import Enum
 
@@ -191,6 +192,21 @@ class Own(Keep):
 
 
 EVERY = Omega.of(list(catalogue())).to_json()
+
+
+@pytest.mark.parametrize("argument", ["self", "name", "arguments", "method", "", "class", "a b"])
+def test_no_name_of_an_argument_costs_the_rollout(argument):
+    environment = Own(["a"], (("notes.keep", {"x": "a"}),))
+    _, found = environment.played(("notes.keep", {"x": "a", argument: "b"}))
+    (call,) = found["evidence"][0].calls
+    assert call.error == ("signature" if argument == "self" else None), call.result
+
+
+@pytest.mark.parametrize("tool", ["\u00b5g", "cafe\u0301", "जोड़ें", "list.all", "list-all", "a b"])
+def test_a_tool_runs_as_the_method_that_python_reads_its_name_as(tool):
+    name, scope = re.sub("[-. ]", "_", tool), {"MethodWorld": MethodWorld}
+    exec(f"class Named(MethodWorld):\n    def tool_{name}(self): return 'ran'", scope)
+    assert scope["Named"]().call(tool, {}).text == "ran"
 
 
 def test_a_world_that_keeps_and_changes_what_it_is_given_changes_no_evidence_and_no_reference():

@@ -2,8 +2,9 @@
 
 import inspect
 import json
-import re
+from collections.abc import Mapping
 from typing import Any
+from unicodedata import normalize
 
 from env_service.environments.kit.tasks import Outcome
 
@@ -12,21 +13,28 @@ class ToolError(Exception):
     """Raised when a tool cannot carry out a call; the policy reads the message."""
 
 
+def method_name(tool: str) -> str:
+    """The method of a tool, as Python reads names: `tool_list_all` for `list.all`."""
+    return "tool_" + "".join(each if f"_{each}".isidentifier() else "_" for each in normalize("NFKC", tool))
+
+
 class MethodWorld:
     """Runs the tool NAME as the method `tool_NAME`, `list.all` as `tool_list_all`. A subclass adds these and `check`.
 
     A method gets its document's arguments, checked if `strict`, and returns text (for an enum its value) or JSON.
     """
 
-    def method(self, name: str) -> Any:
-        """The method that runs a tool."""
-        return getattr(self, "tool_" + re.sub(r"\W", "_", name))
+    def method(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """The method that runs a tool; TypeError if it does not take the arguments, as few take one named `self`."""
+        method = getattr(self, method_name(name))
+        run, *owner = (method.__func__, method.__self__) if inspect.ismethod(method) else (method,)
+        inspect.signature(run).bind(*owner, **arguments)
+        return method
 
     def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Run one tool; a ToolError is an outcome, any other exception a failure of the environment."""
-        method = self.method(name)
         try:
-            inspect.signature(method).bind(**arguments)
+            method = self.method(name, arguments)
         except TypeError as error:  # a document that does not forbid further arguments lets them through
             return Outcome(f"Error: {name}: {error}.", "signature")
         try:

@@ -127,6 +127,13 @@ class Unwrapped(Rewritten):
     say: ClassVar[Mapping[str, Any]] = {"parameters": WORD["properties"]}
 
 
+class Classed(Rewritten):
+    """Gives a class where its schema belongs."""
+
+    name = "classed"
+    say: ClassVar[Mapping[str, Any]] = {"parameters": Words}
+
+
 class Renamed(Rewritten):
     """Has the key of another protocol."""
 
@@ -146,6 +153,21 @@ class Promising(Rewritten):
 
     name = "promising"
     more: ClassVar[Sequence[Document]] = ({"name": "shout.aloud", "description": "Shout.", "parameters": WORD},)
+
+
+class Alike(Rewritten):
+    """Has two tools whose names are one name in Python."""
+
+    name = "alike"
+    more: ClassVar[Sequence[Document]] = tuple(
+        {"name": name, "description": "Say it.", "parameters": WORD} for name in ("say_it", "say.it")
+    )
+
+    def world(self, task: ToolTask) -> Words:
+        class Plain(Words):
+            tool_say_it = Words.tool_say
+
+        return Plain(task.data)
 
 
 class Modest(Rewritten):

@@ -73,6 +73,7 @@ SENTENCES = {
     "Renamed": ("documents", "needs `parameters` in JSON Schema, not {'name': 'say', "),
     "Twofold": ("documents", "{'name': 'say', 'description': 'Say it aloud.', "),
     "Promising": ("documents", "no attribute 'tool_shout_aloud'"),
+    "Alike": ("documents", "amber: say.it and another tool share tool_say_it: rename one of the two"),
     "Modest": ("documents", "permits ['word', 'loud'], its method does not: got an unexpected keyword argument 'loud'"),
     "Misspelt": ("reference passes", "reward 0.0, stop answered; Error: there is no tool 'sya'."),
     "WrongReference": ("reference passes", "stop answered; calls executed, the state differs from the expected one"),
@@ -106,14 +107,13 @@ RETURNED = {
     "Terse": "`call` of Plain returns 'said amber', not Outcome",
     "Wordy": "`user` of Wordy returns 'You want to hear a word.', not UserPart",
     "Mute": "`instructions` of Mute returns None, not str",
+    "Classed": "say needs `parameters` in JSON Schema, not <class ",
     "Quitting": "SystemExit is raised: 2",
 }
 
 
 @pytest.mark.parametrize("mistake", RETURNED)
-def test_a_method_that_exits_or_returns_another_type_is_named(
-    mistake: str, registered: Callable[[str, str], str]
-) -> None:
+def test_code_that_exits_or_gives_another_type_is_named(mistake: str, registered: Callable[[str, str], str]) -> None:
     found = failing(registered(mistake.lower(), f"{HERE}:{mistake}"))
     assert RETURNED[mistake] in found[0].detail and len(found) > 1
 
