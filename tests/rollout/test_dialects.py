@@ -338,3 +338,25 @@ def test_two_texts_of_the_policy_stay_two_messages():
     for last in (other, {**other, "tool_calls": [function("pwd", "")]}):
         messages = request_of(chat, [*USER, one, last]).asked().messages
         assert [each.text for each in messages] == ["u", "Done.", "And more."]
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("options", [None, {}, {"include_usage": True}])
+def test_a_streamed_completion_says_one_thing_per_chunk(answer, options):
+    """Haystack raises at a chunk with a text and calls, AutoGen drops these calls, and LlamaIndex all but the first."""
+    request = request_of(chat, USER, stream=True, stream_options=options, logprobs=True)
+    whole = request.body(ANSWERS[answer])
+    *pieces, end = request.events(whole).decode().removeprefix("data: ").split("data: ")
+    chunks = [json.loads(piece) for piece in pieces]
+    said = [chunk["choices"] for chunk in chunks]
+    usages = [chunk["usage"] for chunk in chunks if chunk["usage"]]
+    assert end.strip() == "[DONE]" and usages == [whole["usage"]] * bool(options)
+    if options:
+        assert said.pop() == [] and chunks[-1]["usage"], "AutoGen reads no reason beside a usage"
+    ((first,), *calls, (last,)) = said
+    message = whole["choices"][0]["message"]
+    assert first["delta"] == {"role": "assistant", "content": message["content"]} and first["logprobs"]["content"]
+    told = [{"index": index, **call} for index, call in enumerate(message.get("tool_calls", ()))]
+    assert [choice["delta"] for (choice,) in calls] == [{"tool_calls": [call]} for call in told]
+    assert (last["delta"], last["finish_reason"]) == ({}, whole["choices"][0]["finish_reason"])
+    assert {choice["finish_reason"] for (choice,) in (said[0], *calls)} == {None}

@@ -38,10 +38,7 @@ async def _list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
         tools = ctx.request.scope[TASK].tools
     except ValueError as error:
         raise MCPError(types.INVALID_REQUEST, str(error)) from error
-    listed = (
-        types.Tool(name=each["name"], description=each["description"], input_schema=each["parameters"])
-        for each in (tool["function"] for tool in tools)
-    )
+    listed = (types.Tool(input_schema=tool["function"].pop("parameters"), **tool["function"]) for tool in tools)
     return types.ListToolsResult(tools=[USER_TOOL, *listed])
 
 

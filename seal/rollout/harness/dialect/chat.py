@@ -63,6 +63,7 @@ class Request(Asked):
     max_tokens: PositiveInt | None = None
     max_completion_tokens: PositiveInt | None = None
     logprobs: bool | None = None
+    stream_options: dict[str, Any] | None = None
     tool_choice: Choice = None
     response_format: Annotated[Any, AfterValidator(as_text)] = None
     functions: Absent = None
@@ -81,12 +82,9 @@ class Request(Asked):
 
     def body(self, answer: inner.Answer) -> dict[str, Any]:
         """The chat completion."""
-        said: dict[str, Any] = {"role": "assistant", "content": answer.text}
-        if answer.calls:
-            functions = ({"name": name, "arguments": json.dumps(arguments)} for name, arguments in answer.calls)
-            said["tool_calls"] = [
-                {"id": f"call_{uuid4().hex[:24]}", "type": "function", "function": function} for function in functions
-            ]
+        functions = ({"name": name, "arguments": json.dumps(arguments)} for name, arguments in answer.calls)
+        calls = [{"id": f"call_{uuid4().hex[:24]}", "type": "function", "function": each} for each in functions]
+        said = {"role": "assistant", "content": answer.text} | ({"tool_calls": calls} if calls else {})
         reason = "length" if answer.cut else "tool_calls" if answer.calls else "stop"
         choice: dict[str, Any] = {"index": 0, "message": said, "finish_reason": reason}
         if self.logprobs:
@@ -98,10 +96,14 @@ class Request(Asked):
         return {**head, "model": inner.MODEL, "choices": [choice], "usage": usage}
 
     def events(self, body: Mapping[str, Any]) -> bytes:
-        """A completion as the server-sent events of a streamed one: its message in one piece."""
+        """A completion as the events of a streamed one: text, each call, end and usage apart, as OpenAI's SDKs want."""
         [choice] = body["choices"]
-        calls = [{"index": index, **call} for index, call in enumerate(choice["message"].get("tool_calls", ()))]
-        delta = choice["message"] | ({"tool_calls": calls} if calls else {})
-        said = {name: value for name, value in choice.items() if name != "message"} | {"delta": delta}
-        chunk = {**body, "object": "chat.completion.chunk", "choices": [said]}
-        return f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
+        said, end = choice["message"], choice["finish_reason"]
+        calls = ({"tool_calls": [{"index": index, **call}]} for index, call in enumerate(said.get("tool_calls", ())))
+        deltas = [{"role": "assistant", "content": said["content"]}, *calls, {}]
+        told = [{"index": 0, "delta": each, "finish_reason": None if each else end} for each in deltas]
+        told[0] |= {"logprobs": choice.get("logprobs")}
+        chunks = [{**body, "object": "chat.completion.chunk", "choices": [each], "usage": None} for each in told]
+        if (self.stream_options or {}).get("include_usage"):
+            chunks.append({**chunks[0], "choices": [], "usage": body["usage"]})
+        return "".join(f"data: {each}\n\n" for each in (*map(json.dumps, chunks), "[DONE]")).encode()
