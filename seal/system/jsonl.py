@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import IO, Any, TypeVar
 from pydantic import ValidationError
 
 Record = TypeVar("Record")
+PACKING = (gzip.BadGzipFile, EOFError, zlib.error)  # of a compressed file that is cut short or spoilt
 
 
 @dataclass(frozen=True)
@@ -43,25 +45,26 @@ def opened(path: Path) -> IO[bytes]:
 
 
 def read_jsonl(path: Path | str) -> Iterator[Line | BadLine]:
-    """Each line of a file, of a compressed one too, as an object or as a bad line, blank ones skipped.
+    """Each line of a file as an object or a bad line, blank ones skipped, and a bad one if it cannot be unpacked."""
+    path, number = Path(path), 0
+    try:
+        with opened(path) as stream:
+            for number, raw in enumerate(stream, start=1):
+                if raw.strip():
+                    yield _line(path, number, raw)
+    except PACKING as error:
+        yield BadLine(path, number + 1, f"cannot be unpacked: {error}; restore this file")
 
-    Raises OSError if it cannot be opened, EOFError if a compressed one is cut short.
-    """
-    path = Path(path)
-    with opened(path) as stream:
-        for number, raw in enumerate(stream, start=1):
-            if not raw.strip():
-                continue
-            try:
-                value = json.loads(raw)
-            except (ValueError, RecursionError) as error:
-                cut = "" if raw.endswith(b"\n") else " (the last line, cut short: the writer was interrupted)"
-                yield BadLine(path, number, f"not valid JSON{cut}: {flaw(error)}; remove or complete this line")
-                continue
-            if isinstance(value, dict):
-                yield Line(path, number, value)
-            else:
-                yield BadLine(path, number, f"a {type(value).__name__} where an object is expected; remove this line")
+
+def _line(path: Path, number: int, raw: bytes) -> Line | BadLine:
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        cut = "" if raw.endswith(b"\n") else " (the last line, cut short: the writer was interrupted)"
+        return BadLine(path, number, f"not valid JSON{cut}: {flaw(error)}; remove or complete this line")
+    if isinstance(value, dict):
+        return Line(path, number, value)
+    return BadLine(path, number, f"a {type(value).__name__} where an object is expected; remove this line")
 
 
 def flaw(error: ValueError | RecursionError) -> str:
@@ -82,9 +85,7 @@ def read_records(
 def parse_lines(
     lines: Iterable[Line | BadLine], parse: Callable[[Line], Record]
 ) -> tuple[tuple[Record, ...], tuple[BadLine, ...]]:
-    """Return the parsed records, and the bad lines: no JSON objects, or `parse` raised ValueError
-    (pydantic's ValidationError included) or RecursionError.
-    """
+    """The parsed records and the bad lines: no objects, or `parse` raised ValueError or RecursionError."""
     records: list[Record] = []
     bad: list[BadLine] = []
     for line in lines:
@@ -101,8 +102,7 @@ def parse_lines(
 
 def step_files(folder: Path | str) -> list[tuple[int, Path]]:
     """The files ``<step>.jsonl`` of a folder with their step, ascending; empty if there are none."""
-    files = [(int(path.stem), path) for path in Path(folder).glob("*.jsonl") if path.stem.isdigit()]
-    return sorted(files)
+    return sorted((int(path.stem), path) for path in Path(folder).glob("*.jsonl") if path.stem.isdigit())
 
 
 def _explained(error: ValidationError) -> str:

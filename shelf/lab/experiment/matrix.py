@@ -180,10 +180,7 @@ class Experiment:
         """The results in the file with all results, also those of runs that the matrix no longer has."""
         if not self.results.is_file():
             return {}
-        try:
-            results, bad = read_results(self.results)
-        except (OSError, EOFError) as error:
-            raise LaunchError(f"{self.results} cannot be read ({error}): restore it.") from error
+        results, bad = read_results(self.results)
         if bad:
             raise LaunchError(f"{bad[0]}: restore {self.results}.")
         return {Cell(result.arm, result.seed): result for result in results}

@@ -2,17 +2,15 @@
 
 import json
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from gzip import BadGzipFile
 from itertools import chain
 from pathlib import Path
 from types import EllipsisType
 from typing import Any
 
-from seal.system.jsonl import BadLine, Line, flaw, opened, parse_lines, read_jsonl
+from seal.system.jsonl import PACKING, BadLine, Line, flaw, opened, parse_lines, read_jsonl
 from shelf.lab.foreign.atif import RESULT, beside, join_continued, trial_of
 from shelf.lab.foreign.formats import FORMATS, TRIAL, Atif
 from shelf.lab.foreign.normal import holds
@@ -79,7 +77,7 @@ def _objects(path: Path) -> Iterator[Line | BadLine]:
         with opened(path) as stream:
             raw = stream.read()
         value = json.loads(raw, parse_int=_number)
-    except (BadGzipFile, EOFError, zlib.error) as error:
+    except PACKING as error:
         yield BadLine(path, 1, f"cannot be unpacked: {error}")
         return
     except (ValueError, RecursionError) as error:

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import shutil
 from dataclasses import replace
 
@@ -249,6 +248,8 @@ def test_the_command_takes_a_published_folder(tmp_path, capsys):
     assert run(app, ["report", tmp_path]) == 2
     assert "holds no registration.json" in capsys.readouterr().err
     shutil.copytree(HOME / "benchmarks" / "async", tmp_path, dirs_exist_ok=True)
-    os.truncate(tmp_path / "results.jsonl.gz", 1000)
-    assert run(app, ["report", tmp_path]) == 2
-    assert "results.jsonl.gz cannot be read" in " ".join(capsys.readouterr().err.split())
+    packed = (results := tmp_path / "results.jsonl.gz").read_bytes()
+    for spoilt in (packed[:1000], packed[:20] + b"\0" * 99 + packed[119:], b"{" + packed):
+        results.write_bytes(spoilt)
+        assert run(app, ["report", tmp_path]) == 2
+        assert "results.jsonl.gz:1: cannot be unpacked" in " ".join(capsys.readouterr().err.split())
