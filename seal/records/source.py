@@ -47,12 +47,12 @@ def parse_data_source(source: str) -> tuple[str, int]:
     return category, int(turns) if turns else WHOLE
 
 
-def scenario_of(category: str, task_id: str) -> int:
+def scenario_of(category: str, task_id: str, cluster: int | None = None) -> int:
     """The scenario of a task; its variants in the benchmark's four categories share it.
 
-    A task of another environment is a scenario of its own. ValueError for an id that is not one of the benchmark's.
+    In another environment, the tasks of a cluster share it. ValueError for an id that is not one of the benchmark's.
     """
     environment = environment_of(category)
     if environment != BENCHMARK:
-        return crc32(f"{environment}/{task_id}".encode())
+        return crc32(f"{environment}/{task_id if cluster is None else cluster}".encode())
     return parse_task_id(task_id)[1]

@@ -86,10 +86,8 @@ class Lift:
 def reward_figures(records: Sequence[TrajectoryRecord]) -> dict[str, float | None]:
     """Mean reward and pass share of the usable records, by the names of REWARD; None without any."""
     usable = [record for record in records if record.usable]
-    if not usable:
-        return dict.fromkeys(REWARD)
     sums = sum(record.score for record in usable), sum(record.passed for record in usable)
-    return {name: total / len(usable) for name, total in zip(REWARD, sums, strict=True)}
+    return {name: total / len(usable) if usable else None for name, total in zip(REWARD, sums, strict=True)}
 
 
 def by_environment(records: Sequence[TrajectoryRecord]) -> dict[str, dict[str, Any]]:

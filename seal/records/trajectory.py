@@ -92,6 +92,8 @@ class TrajectoryRecord:
     # Conditions
     step: int | None = None
     """The training step; None until it is logged."""
+    cluster: int | None = None
+    """What the task shares with others of its group (`TaskRow.scenario`); None: nothing, or what its id says."""
     omega_version: int | None = None
     """The version of the Omega that its episode carried; None without one."""
     cues: tuple[str, ...] = ()
@@ -192,7 +194,7 @@ class TrajectoryRecord:
 
     @property
     def scenario(self) -> int:
-        return scenario_of(self.category, self.task_id)
+        return scenario_of(self.category, self.task_id, self.cluster)
 
     @property
     def environment(self) -> str:
@@ -232,10 +234,9 @@ class TrajectoryRecord:
             said = [{"role": role, "content": said}] if isinstance(said, str) else said
             messages += said if isinstance(said, list | tuple) else [said]
         known = {name: found for name, found in value.items() if name in cls.__dataclass_fields__}
-        if huge := next(
-            (name for name, found in known.items() if isinstance(found, int) and abs(found) > _LARGEST), None
-        ):
-            raise ValueError(f"{huge} is a number of {len(str(known[huge]))} digits: no run counts so far")
+        huge = [name for name, found in known.items() if isinstance(found, int) and abs(found) > _LARGEST]
+        if huge:
+            raise ValueError(f"{huge[0]} is a number of {len(str(known[huge[0]]))} digits: no run counts so far")
         return cls(**known | {"messages": messages})
 
 
@@ -244,9 +245,8 @@ def count_labels(rows: Iterable[Sequence[str]]) -> Counter[str]:
     return Counter(label for row in rows for label in row if label not in EXCLUDED)
 
 
-def count_tokens(records: Iterable[TrajectoryRecord]) -> dict[str, int]:
+def count_tokens(records: Sequence[TrajectoryRecord]) -> dict[str, int]:
     """Tokens `in` and `out` of some rollouts; without `in` if a rollout that ran to its end does not say."""
-    records = tuple(records)
     prompted = [record.prompted for record in records if record.infra is None or record.prompted is not None]
     known = {} if None in prompted else {"in": sum(prompted)}
     return known | {"out": sum(record.tokens for record in records)}

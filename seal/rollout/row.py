@@ -20,13 +20,14 @@ class Row:
     turns: the length of a prefix of the task; -1 for the whole. sample: the number of the rollout among those of its
     prompt. step: the trainer's step, which drew it. index: the place of the task in its data set. guided: played as in
     training, like the shown side of a withdrawal. omega: what the episode shows, None for the plain benchmark.
-    withdrawal: see TrajectoryRecord. prompt_mode: the prompt and parser format.
+    cluster, withdrawal: see TrajectoryRecord. prompt_mode: the prompt and parser format.
     """
 
     task_id: str
     category: str
     split: str
     data_source: str
+    cluster: int | None
     turns: int
     sample: int
     step: int
@@ -45,6 +46,7 @@ class Row:
         return cls(
             **{name: task[name] for name in ("task_id", "category", "split")},
             data_source=row["data_source"],
+            cluster=task.get("scenario"),
             turns=int(task.get("turns", -1)),
             sample=int(row["session_id"]),
             step=int(row.get("drawn", row["global_steps"])),
@@ -76,7 +78,7 @@ class Row:
 
     def identity(self) -> dict[str, Any]:
         """The fields of the record that the row decides."""
-        names = ("task_id", "data_source", "category", "split", "sample", "withdrawal", "prompt_mode")
+        names = ("task_id", "data_source", "category", "split", "sample", "cluster", "withdrawal", "prompt_mode")
         return {name: getattr(self, name) for name in names} | {"drawn": self.step if self.guided else None}
 
     def create_params(self, always_guarded: bool = False) -> dict[str, Any]:

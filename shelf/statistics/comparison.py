@@ -67,7 +67,7 @@ def compare_lines(a: str, b: str, name: str, prefix: int, sides: Sequence[Sequen
     lines = [line for side in sides for line in side]
     scenarios = {_named(line): line.scenario for line in lines}
     categories = {_named(line): line.category for line in lines}
-    turns = {_named(line): float(line.turns) for line in lines}
+    turns = means((_named(line), judged_turns(line)) for line in lines)  # a simulated user's differ by rollout
     passed = [means((_named(line), float(line.passed)) for line in side) for side in sides]
     met = [means((_named(x), x.turns_passed / of) for x in side if (of := judged_turns(x))) for side in sides]
     with_turns = set(met[0]) & set(met[1])

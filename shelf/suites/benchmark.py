@@ -127,7 +127,7 @@ async def play_row(
     return await play(
         Episode(services, row.task_id, settings.create_params(row.turns)),
         speaker,
-        known | {"step": STEP, "sample": sample, "prompt_mode": settings.prompt_mode},
+        known | {"step": STEP, "sample": sample, "cluster": row.scenario, "prompt_mode": settings.prompt_mode},
         Terms(deadline_s=settings.deadline_s, deadline="--deadline"),
         user,
     )

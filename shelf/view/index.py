@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 INDEX_FILE = "view_index.sqlite"
-VERSION = 3
+VERSION = 4
 TRAIN, VALIDATION = "train", "validation"
 WAIT_S = 10.0
 """Seconds to wait for another viewer that writes the index of the same run."""
@@ -56,7 +56,7 @@ CREATE TABLE trajectory (
   passed INTEGER NOT NULL,
   w REAL, advantage REAL, stop TEXT NOT NULL, excluded INTEGER NOT NULL, infra TEXT, omega INTEGER,
   turns INTEGER NOT NULL, turns_passed INTEGER NOT NULL, calls INTEGER NOT NULL, errors INTEGER NOT NULL,
-  tokens INTEGER NOT NULL, seconds REAL NOT NULL, labels TEXT NOT NULL, blames TEXT NOT NULL);
+  tokens INTEGER NOT NULL, seconds REAL NOT NULL, cluster INTEGER, labels TEXT NOT NULL, blames TEXT NOT NULL);
 CREATE INDEX by_file ON trajectory (file);
 CREATE INDEX by_step ON trajectory (log, step, line);
 CREATE INDEX by_task ON trajectory (log, task, source, step, sample);
@@ -220,7 +220,7 @@ def _read_lines(db: sqlite3.Connection, file: int | None, log: str, step: int, s
         try:
             record, turns = index_line(raw, step, samples, whole=raw != whole)
             trajectory = (identity + 1, file, number, start, len(raw), log, *_columns(record, turns))
-            db.execute(f"INSERT INTO trajectory VALUES ({','.join('?' * 29)})", trajectory)
+            db.execute(f"INSERT INTO trajectory VALUES ({','.join('?' * 30)})", trajectory)
             for turn in turns:
                 place = (identity + 1, log, record.step, record.category)
                 db.execute("INSERT INTO turn VALUES (?,?,?,?,?,?,?)", (*place, turn.turn, turn.label, turn.blame))
@@ -296,7 +296,7 @@ def _columns(record: TrajectoryRecord, turns: Sequence[Turn]) -> tuple[object, .
         record.step, prompt, record.task_id, record.data_source, record.category, record.split, record.sample,
         record.score, record.passed, record.w, record.advantage, record.stop, record.excluded, record.infra,
         record.omega_version, record.turns, record.turns_passed, record.calls, record.errors, record.tokens,
-        record.seconds,
+        record.seconds, record.cluster,
         orjson.dumps(record.labels).decode(), orjson.dumps([turn.blame for turn in turns]).decode(),
     )  # fmt: skip
 

@@ -60,7 +60,7 @@ def validated(db: sqlite3.Connection) -> list[TrajectoryRecord]:
     """The trajectories of the validations, by step, without their messages."""
     rows = db.execute(
         "SELECT task AS task_id, source AS data_source, category, split, sample, score, labels, infra, turns, "
-        "turns_passed, tokens, step FROM trajectory WHERE log = ? ORDER BY step, line",
+        "turns_passed, tokens, cluster, step FROM trajectory WHERE log = ? ORDER BY step, line",
         (VALIDATION,),
     )
     return [TrajectoryRecord(**{**row, "labels": tuple(orjson.loads(row["labels"]))}) for row in rows]

@@ -39,9 +39,11 @@ def test_the_output_of_its_harness_replaces_none_of_training(tmp_path):
     attempts = Attempts(None, SealSettings.of({"seal": seal}), SimpleNamespace(max_steps=3), None)
 
     def log(index, side=None):
-        columns = TaskRow("multi_turn_base_0", "base", 0, "train", withdrawal=side).to_verl(index)
+        columns = TaskRow("multi_turn_base_0", "base", 4, "train", withdrawal=side).to_verl(index)
         columns |= {"index": index, "global_steps": 5, "session_id": 0, "training": side is None}
-        return attempts._speaker(Row.read(columns, EnvServiceSettings()), {}, 0)._log
+        row = Row.read(columns, EnvServiceSettings())
+        assert row.identity()["cluster"] == 4, "statistics draw the tasks of a scenario together"
+        return attempts._speaker(row, {}, 0)._log
 
     train, val = tmp_path / "harness" / "train", tmp_path / "harness" / "val"
     assert log(7).relative_to(train) == log(7, "shown").relative_to(val)

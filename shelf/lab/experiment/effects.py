@@ -1,6 +1,7 @@
 """The effects of an experiment: each comparison on each outcome, corrected for their number."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -89,11 +90,9 @@ def levels(outcome: OutcomeMeasure, runs: Runs) -> dict[str, CrossedMean]:
     """The score of each arm that has finished runs with this outcome: the mean over its seeds and tasks."""
     found = {}
     for arm, seeds in runs.items():
-        try:
+        with suppress(ValueError):
             mean = _mean(panel(list(seeds.values()), outcome))
-        except ValueError:
-            continue
-        found[arm] = replace(mean, low=max(0.0, mean.low), high=min(1.0, mean.high))
+            found[arm] = replace(mean, low=max(0.0, mean.low), high=min(1.0, mean.high))
     return found
 
 
@@ -101,13 +100,11 @@ def curves(outcome: OutcomeMeasure, runs: Runs) -> tuple[Curve, ...]:
     """The learning curve of each arm that has finished runs with this outcome's set."""
     found = []
     for arm, seeds in runs.items():
-        try:
+        with suppress(ValueError):
             panels = panels_by_step(list(seeds.values()), outcome)
-        except ValueError:
-            continue
-        bands = [seed_interval(each.means) for each in panels.values()]
-        means = tuple(float(each.means.mean()) for each in panels.values())
-        found.append(Curve(arm, tuple(panels), means, *(tuple(ends) for ends in zip(*bands, strict=True))))
+            bands = [seed_interval(each.means) for each in panels.values()]
+            means = tuple(float(each.means.mean()) for each in panels.values())
+            found.append(Curve(arm, tuple(panels), means, *(tuple(ends) for ends in zip(*bands, strict=True))))
     return tuple(found)
 
 

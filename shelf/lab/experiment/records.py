@@ -25,6 +25,7 @@ class TaskScore(NamedTuple):
     samples: int
     turns_met: int
     turns: int
+    cluster: int | None = None
 
 
 class StepFigures(NamedTuple):
@@ -121,5 +122,6 @@ def _by_task(lines: Sequence[TrajectoryRecord]) -> dict[str, TaskScore]:
                 was.samples + 1,
                 was.turns_met + line.turns_passed,
                 was.turns + judged_turns(line),
+                line.cluster,
             )
     return scores

@@ -1,12 +1,14 @@
 """Held-out scores of finished runs as arrays: seeds x tasks for one outcome."""
 
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from seal.records.source import categories_to_average, data_source, parse_data_source, scenario_of
+from seal.system.grouping import grouped
 from shelf.lab.experiment.design import OutcomeMeasure
 from shelf.lab.experiment.records import RunResult, TaskScore
 from shelf.statistics.summary import AVERAGE
@@ -76,7 +78,7 @@ def _panel(results: Sequence[RunResult], outcome: OutcomeMeasure, steps: Sequenc
     rate, only = _RATES[outcome.metric], outcome.only
     columns = {
         (run, step): {
-            (each.source, task): rate(score)
+            (each.source, task): score
             for each in _validations(result, outcome)
             if each.step == step
             for task, score in each.tasks.items()
@@ -85,18 +87,17 @@ def _panel(results: Sequence[RunResult], outcome: OutcomeMeasure, steps: Sequenc
         for run, result in enumerate(results)
         for step in steps[run]
     }
-    every = pd.DataFrame(columns)
+    every = pd.DataFrame({at: {key: rate(score) for key, score in own.items()} for at, own in columns.items()})
     whole = every.dropna()
     if whole.empty:
         raise ValueError(f"the runs have no task of {outcome.set} in common")
     values = np.stack([_over_steps(whole[run].to_numpy(), steps[run]) for run in range(len(results))])
     sources = np.array([source for source, _task in whole.index])
-    scenarios = [scenario_of(parse_data_source(source)[0], task) for source, task in whole.index]
+    scores = grouped(pair for own in columns.values() for pair in own.items())
+    scenarios = [scenario_of(parse_data_source(key[0])[0], key[1], scores[key][0].cluster) for key in whole.index]
     weights = np.ones(len(whole))
-    if outcome.metric == "turns":
-        first = _validations(results[0], outcome)
-        turns = {(each.source, task): s.turns / s.samples for each in first for task, s in each.tasks.items()}
-        weights = np.array([turns[key] for key in whole.index])
+    if outcome.metric == "turns":  # a simulated user may need another number of turns in each run
+        weights = np.array([fmean(score.turns / score.samples for score in scores[key]) for key in whole.index])
     return Panel(values, np.array(scenarios).astype(str), sources, weights, len(every) - len(whole))
 
 

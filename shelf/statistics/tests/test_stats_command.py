@@ -14,6 +14,7 @@ from env_service.environments.bfcl.splits import task_ids
 from seal.system.paths import HOME
 from shelf.statistics.cli.stats import app
 from shelf.statistics.log import read_log, read_validation_dir
+from shelf.statistics.runs import compare_runs
 from shelf.statistics.summary import summarise
 from tests.support.commands import run as command
 
@@ -107,6 +108,33 @@ def test_runs_and_seeds_are_compared_on_their_common_tasks(run, tmp_path, capsys
     assert "100 tasks are on one side only" in out and "pass rate by run" in out
     average = next(r for r in json.loads(report.read_text())["comparisons"] if r["category"] == "average")
     assert average["pass_rate_pairs"] == 300 and average["pass_rate_p_mcnemar"] is None
+
+
+def test_the_tasks_of_a_group_of_another_environment_count_as_one(tmp_path):
+    def records(folder, passed, per_group, **more):
+        def own(number):
+            known = {"category": "todo/easy", "data_source": "todo/easy", **more}
+            return line(f"task_{number}", float(number // per_group < passed), cluster=number // per_group, **known)
+
+        write(tmp_path / folder, 0, [own(number) for number in range(20 * per_group)])
+        return tmp_path / folder
+
+    one, four = (summarise(read_validation_dir(records(f"of {n}", 6, n)))[0].rate for n in (1, 4))
+    assert four == pytest.approx(one)
+    after = [records(f"after of {n}", 9, n) for n in (1, 4)]
+    pairs = zip((tmp_path / "of 1", tmp_path / "of 4"), after, strict=True)
+    alone, grouped = (compare_runs([str(a), str(b)], ()).records[0] for a, b in pairs)
+    assert grouped["pass_rate_standard_error"] == pytest.approx(alone["pass_rate_standard_error"], rel=0.05)
+
+
+def test_turns_of_rollouts_with_other_numbers_of_turns_compare_alike_in_both_directions(tmp_path):
+    def side(name, *counts):
+        lines = [line(t, 0.0, turns=of, turns_passed=met) for t, (met, of) in zip(TASKS, counts, strict=False)]
+        return str(write(tmp_path / name, 0, lines))
+
+    names = side("a", (1, 2), (1, 8)), side("b", (6, 6), (0, 2))
+    there, back = (compare_runs(pair, ()).records[0]["turn_share_difference"] for pair in (names, names[::-1]))
+    assert there == -back == pytest.approx((4 * 0.5 - 5 * 0.125) / 9)
 
 
 def test_the_rate_of_each_seed_is_the_average_of_its_table(tmp_path, capsys):

@@ -13,11 +13,12 @@ import urllib.request
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from zlib import crc32
 
 import psutil
 import pytest
 
-from env_service.environments.registry import register
+from env_service.environments.registry import get_environment, register
 from env_service.local_service import LocalService
 from seal.cli.main import execute, load
 from seal.data.rows import TaskRow
@@ -288,6 +289,8 @@ def test_another_environment_is_evaluated_with_the_same_options(service_url, sta
         assert main(["tau2_telecom", *options, "--categories", "base"]) == 2
     assert all(line["score"] == 1.0 and line["category"].startswith("tau2_telecom/") for line in lines_of(out))
     assert {row.samples for row in summarise(read_log(out / "validation_log" / "0.jsonl"))} == {2}
+    groups = (get_environment("tau2_telecom").task(line["task_id"]).group for line in lines_of(out))
+    assert [line["cluster"] for line in lines_of(out)] == [crc32(group.encode()) for group in groups]
 
 
 def test_a_user_is_played_by_a_model_and_its_faults_are_played_again(start_endpoint, tmp_path, capsys, monkeypatch):

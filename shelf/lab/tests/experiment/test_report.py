@@ -12,6 +12,7 @@ from seal.records.format import FORMAT
 from seal.system.jsonl import BadLine
 from seal.system.paths import HOME
 from shelf.lab.cli.experiment import app
+from shelf.lab.experiment.design import OutcomeMeasure
 from shelf.lab.experiment.effects import by_arm, family
 from shelf.lab.experiment.matrix import Cell, Experiment, Registration
 from shelf.lab.experiment.records import RunResult, TaskScore, ValidationScores, read_results
@@ -51,6 +52,17 @@ def test_two_primary_outcomes_are_corrected_together_and_one_may_count_some_task
     assert (few.difference.scenarios, every.difference.scenarios) == (len(some), len(simulated.EVAL_SCENARIOS))
     assert few.p_holm == pytest.approx(max(few.difference.p, 2 * every.difference.p))
     assert sum("Primary outcome" in section.title for section in sections(analyse(made))) == 2
+
+
+def test_tasks_of_a_group_are_a_scenario_and_weigh_their_mean_number_of_turns(tmp_path):
+    made = simulated.experiment(tmp_path, ("a", "b"), seeds=(0,))
+    scores = [{str(n): TaskScore(0, 2, turns, 4 * turns, n // 3) for n in range(9)} for turns in (1, 2)]
+    pairs = zip(made.cells, scores, strict=True)
+    runs = [simulated.result(made, cell, (ValidationScores(8, "todo/easy", own),)) for cell, own in pairs]
+    found = panel(runs, OutcomeMeasure(set="todo/easy", metric="turns"))
+    assert len(set(found.scenarios)) == 3 and set(found.weights) == {3.0}
+    runs = [RunResult.from_line(json.loads(each.line())) for each in runs]
+    assert all(panel(runs, OutcomeMeasure(set="todo/easy")).scenarios == found.scenarios)
 
 
 def test_intervals_of_simulated_matrices_cover_the_truth(tmp_path):
