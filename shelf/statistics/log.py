@@ -78,7 +78,9 @@ def read_log(path: Path | str, samples: dict[tuple, set[int]] | None = None) -> 
         raise ValueError(f"{path} {problem}: name a validation log (<step>.jsonl).")
     step = int(path.stem) if path.stem.isdigit() else None
     samples = {} if samples is None else samples
-    return Log(*read_records(path, lambda value: read_sample(value, step, samples)))
+    log = Log(*read_records(path, lambda value: read_sample(value, step, samples)))
+    empty = BadLine(path, 1, "the file holds no line: its writer was interrupted; remove it, or play it again")
+    return log if log.lines or log.bad else Log((), (empty,))
 
 
 def read_validation_dir(folder: Path | str) -> Log:
@@ -92,10 +94,8 @@ def read_validation_dir(folder: Path | str) -> Log:
     if not files:
         raise ValueError(f"{folder} holds no <step>.jsonl: no validation or evaluation has ended (trainer.test_freq).")
     log = Log.joined(read_log(path, samples) for _step, path in files)
-    if not log.lines and log.bad:
-        raise ValueError(f"{folder} holds no usable line; the first of {len(log.bad)} bad ones is {log.bad[0]}")
     if not log.lines:
-        raise ValueError(f"The logs in {folder} are empty: the validation was interrupted; run it again.")
+        raise ValueError(f"{folder} holds no usable line; the first of {len(log.bad)} bad ones is {log.bad[0]}")
     return log
 
 
@@ -119,7 +119,10 @@ def read_line(value: Mapping[str, Any], file_step: int | None = None) -> tuple[T
         raise ValueError("has no step and the file's name gives none (<step>.jsonl)")
     known = {"split": "", "sample": 0, "score": 0.0} | value
     known |= {"category": category, "data_source": _source(value.get("data_source"), category)}
-    return TrajectoryRecord.from_line(known), "sample" in value
+    record = TrajectoryRecord.from_line(known)
+    if 0 < record.turns < record.turns_passed:
+        raise ValueError(f"has {record.turns_passed} turns that passed, of {record.turns}; correct turns_passed")
+    return record, "sample" in value
 
 
 def read_sample(value: Mapping[str, Any], file_step: int | None, samples: dict[tuple, set[int]]) -> TrajectoryRecord:

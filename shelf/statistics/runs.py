@@ -91,7 +91,7 @@ def summarise_run(
         tables=(*tables, _notes(log, suspected)),
         records=tuple(records),
         bad=log.bad,
-        missing=missing_sentences([log], expected),
+        missing=missing_sentences({"": log}, expected),
         provenance=provenance([log]),
         warning=" ".join(filter(None, (not_held_out(run, log.lines), *name_mixtures([log])))) or None,
     )
@@ -105,7 +105,8 @@ def compare_runs(names: Sequence[str], items: Sequence[SuspectedItem], step: int
     """
     if max(Counter(Path(each).resolve() for each in ",".join(names).split(",")).values()) > 1:
         raise ValueError("A run is named twice in --compare: name each once.")
-    logs = {name: [read_validation_dir(folder) for folder in name.split(",")] for name in names}
+    named = {name: {f"{folder}: ": read_validation_dir(folder) for folder in name.split(",")} for name in names}
+    logs = {name: [*runs.values()] for name, runs in named.items()}
     every = [log for each in logs.values() for log in each]
     first, *others = sides = _sides(logs, step)
     suspected = suspected_tasks((line for side in sides for line in side.lines), items)
@@ -132,7 +133,7 @@ def compare_runs(names: Sequence[str], items: Sequence[SuspectedItem], step: int
         tables=(*tables, ABOUT_COMPARISONS, *seeds),
         records=tuple(records),
         bad=Log.joined(every).bad,
-        missing=missing_sentences(every),
+        missing=tuple(sentence for runs in named.values() for sentence in missing_sentences(runs)),
         provenance=provenance(every),
         warning=" ".join((*name_mixtures(every), *_unlike(logs, step))) or None,
     )
@@ -288,11 +289,12 @@ def _notes(log: Log, suspected: frozenset[Task]) -> str:
     return "; ".join(notes)
 
 
-def missing_sentences(logs: Iterable[Log], expected: set[Expected] | None = None) -> tuple[str, ...]:
-    """One sentence per step that lacks tasks; by default it should have every task that any step of its log has."""
-    wanted = ((log, played(log.lines) if expected is None else expected) for log in logs)
-    absent = ((step, sorted(tasks - played(log.at(step)))) for log, tasks in wanted for step in log.steps)
-    return tuple(f"step {step} lacks {len(lost)} tasks: {_in_words(lost)}" for step, lost in absent if lost)
+def missing_sentences(logs: Mapping[str, Log], expected: set[Expected] | None = None) -> tuple[str, ...]:
+    """One sentence per step that lacks tasks, after its log's name; by default, tasks that any step of any log has."""
+    wanted = {task for log in logs.values() for task in played(log.lines)} if expected is None else expected
+    steps = ((f"{name}step {step}", log.at(step)) for name, log in logs.items() for step in log.steps)
+    absent = ((place, sorted(wanted - played(lines))) for place, lines in steps)
+    return tuple(f"{place} lacks {len(lost)} tasks: {_in_words(lost)}" for place, lost in absent if lost)
 
 
 def _in_words(tasks: Sequence[Expected]) -> str:

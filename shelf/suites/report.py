@@ -108,11 +108,7 @@ def _require_comparable(sides: Mapping[str, Sequence[SuiteResults]]) -> None:
     a, b = sides
     for one in (run.head for run in sides[a]):
         for other in (run.head for run in sides[b]):
-            known = {
-                "suite": (one.suite, other.suite),
-                "version": (one.version, other.version),
-                "data": (one.data_hash, other.data_hash),
-            }
+            known = {name: (getattr(one, name), getattr(other, name)) for name in ("suite", "version", "data_hash")}
             for name in {*one.settings, *other.settings} - _FREE:
                 known[name] = (one.settings.get(name), other.settings.get(name))
             differing = sorted(name for name, (left, right) in known.items() if left != right)

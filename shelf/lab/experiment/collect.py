@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -125,11 +125,10 @@ def collect_finished(experiment: Experiment, drops: bool = False) -> None:
 def hold_run(run_dir: Path) -> Iterator[bool]:
     """Hold the folder's lock as a launcher would; yields False if a launcher, or the rest of its run, works there."""
     with ExitStack() as stack:
-        try:
+        free = False
+        with suppress(LaunchError):
             stack.enter_context(hold(RunFolder(run_dir)))
             free = True
-        except LaunchError:
-            free = False
         yield free
 
 

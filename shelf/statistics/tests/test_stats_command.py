@@ -137,6 +137,26 @@ def test_turns_of_rollouts_with_other_numbers_of_turns_compare_alike_in_both_dir
     assert there == -back == pytest.approx((4 * 0.5 - 5 * 0.125) / 9)
 
 
+def test_a_seed_that_lacks_tasks_of_its_side_is_named(run, tmp_path, capsys):
+    few = write(tmp_path / "few", 20, [line(task, 1.0, step=20) for task in TASKS[:390]])
+    whole = write(tmp_path / "whole", 20, [line(task, 1.0, step=20) for task in TASKS])
+    assert command(app, ["--compare", str(run), f"{whole},{few}"]) == 1
+    assert f"{few}: step 20 lacks 10 tasks: multi_turn_" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["", "\n\n"])
+def test_a_validation_without_a_line_is_a_problem_beside_whole_ones(run, capsys, text):
+    (run / "validation_log" / "30.jsonl").write_text(text)
+    assert command(app, [str(run)]) == 1
+    assert "30.jsonl:1: the file holds no line" in capsys.readouterr().out
+
+
+def test_more_turns_that_passed_than_turns_are_a_bad_line(run, capsys):
+    write(run, 20, [line(task, 1.0, step=20, turns_passed=3 if task == TASKS[7] else 2) for task in TASKS])
+    assert command(app, [str(run)]) == 1
+    assert "20.jsonl:8: has 3 turns that passed, of 2" in capsys.readouterr().out
+
+
 def test_the_rate_of_each_seed_is_the_average_of_its_table(tmp_path, capsys):
     def seed(number):
         lines = [line(task, float("base" in task)) for task in (*TASKS[:30], *TASKS[100:110])]

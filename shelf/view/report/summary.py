@@ -99,7 +99,7 @@ def _validation_notes(log: Log, first: Sequence[Summary]) -> str:
 
 def _validation_problems(run: Run, log: Log) -> list[str]:
     leak = not_held_out(run.folder.path, log.lines)
-    problems = [*([leak] if leak else []), *name_mixtures([log]), *missing_sentences([log])]
+    problems = [*([leak] if leak else []), *name_mixtures([log]), *missing_sentences({"": log})]
     failed = sum(line.infra is not None for line in log.lines)
     if failed:
         problems.append(f"{failed} rollouts did not run to their end for reasons other than the policy: not counted.")
