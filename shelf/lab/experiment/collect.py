@@ -87,12 +87,8 @@ def drop(folder: RunFolder, keep: Keep) -> None:
         for checkpoint in folder.checkpoints.glob("global_step_*"):
             if checkpoint.name != f"global_step_{last}":
                 shutil.rmtree(checkpoint, ignore_errors=True)
-    gone = {
-        folder.trajectories: keep.trajectories,
-        folder.validations: keep.validations,
-        folder.path / "tensorboard": keep.tensorboard,
-    }
-    for path, stays in gone.items():
+    logs = (folder.trajectories, keep.trajectories), (folder.validations, keep.validations)
+    for path, stays in (*logs, (folder.path / "tensorboard", keep.tensorboard)):
         if not stays:
             shutil.rmtree(path, ignore_errors=True)
 

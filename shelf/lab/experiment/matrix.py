@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from seal.records.folder import RunFolder
 from seal.system.errors import LaunchError
-from seal.system.files import text_sha256, write_jsonl
+from seal.system.files import file_sha256, text_sha256, write_jsonl
 from seal.system.paths import HOME
 from shelf.lab.experiment.design import Design, parse_design
 from shelf.lab.experiment.records import RunResult, read_results
@@ -19,7 +19,7 @@ REGISTRATION = "registration.json"
 
 
 class Registration(BaseModel):
-    """The file of an experiment as it was when its first run started."""
+    """The file of an experiment as it was when its first run started. tasks: sha256 of its outcomes' lists, by path."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,6 +27,7 @@ class Registration(BaseModel):
     time: str
     sha256: str
     text: str
+    tasks: dict[str, str] = {}
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
@@ -44,7 +45,8 @@ class Registration(BaseModel):
         """Return the registration; register this text if there is none."""
         if registered := cls.read(folder):
             return registered
-        now = cls(format=2, time=time.strftime("%Y-%m-%d %H:%M:%S%z"), sha256=text_sha256(text), text=text)
+        known = {"sha256": text_sha256(text), "text": text, "tasks": _lists(parse_design(text, "the file"))}
+        now = cls(format=2, time=time.strftime("%Y-%m-%d %H:%M:%S%z"), **known)
         write_jsonl([now.model_dump()], folder / REGISTRATION)
         return now
 
@@ -54,11 +56,18 @@ class Registration(BaseModel):
         return parse_design(self.text, "the registered file")
 
     def changes(self, text: str) -> tuple[str, ...]:
-        """The keys that now differ in the file; empty if its text is the same."""
+        """The keys that now differ in the file, and the lists of tasks that do; empty if nothing differs."""
+        read = _lists(self.design)
+        lists = tuple(f"the list {path}" for path, was in self.tasks.items() if read.get(path) != was)
         if text_sha256(text) == self.sha256:
-            return ()
+            return lists
         was, now = self.design.model_dump(), parse_design(text, "the file").model_dump()
-        return tuple(key for key in now if was[key] != now[key]) or ("only comments or layout",)
+        return (*(key for key in now if was[key] != now[key]), *lists) or ("only comments or layout",)
+
+
+def _lists(design: Design) -> dict[str, str]:
+    paths = {each.tasks: HOME / each.tasks for each in design.outcomes if each.tasks}
+    return {name: file_sha256(path) for name, path in paths.items() if path.is_file()}
 
 
 class Cell(NamedTuple):

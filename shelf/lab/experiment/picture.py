@@ -39,20 +39,15 @@ def draw(
     if rows:
         single = len({contrast.against for contrast in shown}) == 1
         other = shown[0].against if single else "what it is compared with"
-        parts[1].suptitle(
-            f"{design.primary.set}, % over training steps: each arm (blue) and {other} (grey); bands: 95% over seeds",
-            x=0.01,
-            ha="left",
-            fontsize=10.5,
-        )
+        about = f"{design.primary.set}, % over training steps: each arm (blue), {other} (grey); bands: 95% over seeds"
+        parts[1].suptitle(about, x=0.01, ha="left", fontsize=10.5)
         panels = parts[1].subplots(rows, min(COLUMNS, len(shown)), sharex=True, sharey=True, squeeze=False)
         for axes in panels.flat[len(shown) :]:
             axes.set_axis_off()
         for axes, contrast in zip(panels.flat, shown, strict=False):
             _curves(axes, by_arm[contrast.arm], by_arm[contrast.against])
-            axes.set_title(
-                contrast.arm if single else f"{contrast.arm}  (against {contrast.against})", loc="left", fontsize=9
-            )
+            name = contrast.arm if single else f"{contrast.arm}  (against {contrast.against})"
+            axes.set_title(name, loc="left", fontsize=9)
         top = max(max(np.nanmax(curve.means), *np.nan_to_num(curve.high)) for curve in by_arm.values())
         panels[0, 0].set_ylim(0, 105 * top if top > 0 else 1)
     path.parent.mkdir(parents=True, exist_ok=True)

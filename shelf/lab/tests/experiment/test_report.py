@@ -52,6 +52,11 @@ def test_two_primary_outcomes_are_corrected_together_and_one_may_count_some_task
     assert (few.difference.scenarios, every.difference.scenarios) == (len(some), len(simulated.EVAL_SCENARIOS))
     assert few.p_holm == pytest.approx(max(few.difference.p, 2 * every.difference.p))
     assert sum("Primary outcome" in section.title for section in sections(analyse(made))) == 2
+    Registration.ensure(made.folder, made.text)
+    assert not any("HAS CHANGED" in text for section in sections(analyse(made)) for text in section.text)
+    (tmp_path / "some.json").write_text(json.dumps(some[:-4]))
+    (said,) = (text for section in sections(analyse(made)) for text in section.text if "HAS CHANGED" in text)
+    assert str(tmp_path / "some.json") in said
 
 
 def test_tasks_of_a_group_are_a_scenario_and_weigh_their_mean_number_of_turns(tmp_path):
