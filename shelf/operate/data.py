@@ -85,9 +85,8 @@ def check(out: Path | str) -> list[str]:
     except ValueError as error:
         return [str(error)]
     made = manifest()
-    problems = []
-    if recorded["package"] != made["package"]:
-        problems.append(_changed(out, recorded["package"], made["package"]))
+    was, now = recorded["package"], made["package"]
+    problems = [] if was == now else [_changed(out, was, now)]
     for name, digest in made["splits"].items():
         if recorded["splits"].get(name) != digest:
             problems.append(f"The split {name} differs from the one that {out / MANIFEST} records: run prepare again.")

@@ -59,13 +59,11 @@ def run(recipe: Path | None, overrides: Sequence[str], console: Console) -> int:
     with console.status("examining"):
         findings = list(examine(recipe, overrides, torch))
     console.print(table(recipe, findings))
-    missing = sum(finding.blocks for finding in findings)
-    if missing:
-        problems = "1 problem blocks" if missing == 1 else f"{missing} problems block"
-        console.print(f"{problems} {_shown(recipe)} ({len(findings)} things were examined).", highlight=False)
-        return 1
-    console.print(f"{_shown(recipe)} can run here.", highlight=False)
-    return 0
+    missing, name = sum(finding.blocks for finding in findings), _shown(recipe)
+    problems = "1 problem blocks" if missing == 1 else f"{missing} problems block"
+    found = f"{problems} {name} ({len(findings)} things were examined)." if missing else f"{name} can run here."
+    console.print(found, highlight=False)
+    return int(missing > 0)
 
 
 def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Finding]:
@@ -74,6 +72,7 @@ def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Fi
     from seal.launch.recipe import read_recipe
     from seal.rollout.services import addresses
     from seal.training.cluster import uses_existing_cluster
+    from shelf.operate.plan import memory_gb
 
     try:
         asked = read_recipe(recipe, overrides)
@@ -94,7 +93,7 @@ def examine(recipe: Path, overrides: Sequence[str], torch: Torch) -> Iterator[Fi
         close = "Close the nodes' ports to other machines: docs/operate.md#many-machines."
         yield Finding("network", "the engine and the data queue listen on the nodes' addresses", close, needed=False)
     yield _registrations(target)
-    yield _memory(asked.settings.min_memory_gb)
+    yield _memory(memory_gb(asked))
     yield _shared_memory(config)
     yield from _checks(asked)
     yield from _services(addresses(asked.service.env_url))
@@ -147,12 +146,10 @@ def _gpus(torch: Torch) -> Finding:
         return Finding("GPUs", "none, and no nvidia-smi", "Install the NVIDIA driver, or use exp/quickstart.yaml.")
     if torch.cuda is None:
         return Finding("GPUs", f"driver {driver}", "torch sees none of them: see torch above.")
-    return Finding(
-        "GPUs",
-        f"driver {driver}; torch sees none",
-        f"Look at CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES', '(unset)')}, and whether the driver is "
-        f"new enough for CUDA {torch.cuda}: https://docs.nvidia.com/cuda/cuda-toolkit-release-notes",
-    )
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "(unset)")
+    fix = f"Look at CUDA_VISIBLE_DEVICES={visible}, and whether the driver is new enough for CUDA {torch.cuda}: "
+    fix += "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes"
+    return Finding("GPUs", f"driver {driver}; torch sees none", fix)
 
 
 def _driver() -> str | None:
@@ -217,7 +214,7 @@ def _memory(wanted: float) -> Finding:
 
     memory = psutil.virtual_memory()
     found = f"{memory.total / GB:.0f} GB, {memory.available / GB:.0f} GB of it free"
-    fix = f"The recipe needs about seal.min_memory_gb={wanted:g} GB per machine: expect to run out."
+    fix = f"The recipe needs about {wanted:.0f} GB per machine (seal.min_memory_gb, `seal plan`): expect to run out."
     return Finding("memory", found, fix if memory.total < wanted * GB else "", needed=False)
 
 

@@ -3,6 +3,7 @@
 import json
 import statistics
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -12,7 +13,7 @@ from rich.table import Table
 from seal.launch.checks.model import configuration
 from seal.launch.recipe import Recipe, total_steps
 from seal.system.errors import LaunchError
-from shelf.operate.fit import DISK, GB, GIB, Fit, Gpu, ModelSizes, Work, fit, seconds, user_seconds, work
+from shelf.operate.fit import DISK, GB, GIB, GPUS, Fit, Gpu, ModelSizes, Work, fit, seconds, user_seconds, work
 from shelf.operate.lengths import Length, lengths
 from shelf.operate.step import StepPlan, step_plan
 
@@ -25,6 +26,14 @@ Lines = list[tuple[str, str]]
 def model_of(recipe: Recipe) -> ModelSizes:
     """The sizes of a recipe's model; LaunchError without a config.json, ValueError for one that lacks a size."""
     return _known(recipe.config.actor_rollout_ref.model.path) or ModelSizes.of(configuration(recipe))
+
+
+def memory_gb(recipe: Recipe) -> float:
+    """GB that each machine needs: seal.min_memory_gb, or weights and optimizer in host memory if these are more."""
+    needed = recipe.settings.min_memory_gb
+    with suppress(LaunchError, ValueError):  # a model of unknown size
+        return max(needed, fit(recipe.config, step_plan(recipe.config), model_of(recipe), GPUS["H100"]).host / GB)
+    return needed
 
 
 def _known(name: str) -> ModelSizes | None:
@@ -60,7 +69,7 @@ class RunPlan:
             *_budgets(self.step),
             *self._tasks(),
             ("disk", f"{needs.min_free_gb:g} GiB free for checkpoints (seal.min_free_gb)"),
-            ("memory", f"{needs.min_memory_gb:g} GB on each machine (seal.min_memory_gb)"),
+            ("memory", f"{memory_gb(self.recipe):.0f} GB on each machine (seal.min_memory_gb={needs.min_memory_gb:g})"),
         ]
 
     def _tasks(self) -> Iterator[tuple[str, str]]:
@@ -103,11 +112,8 @@ class RunPlan:
         saves = _times(steps, trainer.save_freq)
         rows = (*self.recipe.rows.val, *(self.recipe.rows.withdrawal if self.recipe.settings.shows_omega else ()))
         validated = len(rows) * config.actor_rollout_ref.rollout.val_kwargs.n / step.rows
-        each = (
-            sum(stages.values()),
-            (stages["rollouts"] + stages.get("user on one GPU", 0)) * max(1, validated),
-            12 * model.parameters / DISK,
-        )
+        validation = (stages["rollouts"] + stages.get("user on one GPU", 0)) * max(1, validated)
+        each = sum(stages.values()), validation, 12 * model.parameters / DISK
         hours = sum(count * each_s for count, each_s in zip((steps, validations, saves), each, strict=True)) / 3600
         bucket = config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes << 20
         largest = 4 * model.largest
@@ -141,9 +147,8 @@ def _times(steps: int, interval: int) -> int:
 
 
 def _parts(parts: Mapping[str, float], gpu: Gpu) -> str:
-    whole = sum(parts.values()) / GIB
     names = ", ".join(f"{name} {size / GIB:.0f}" for name, size in parts.items())
-    return f"{whole:.0f} of {gpu.memory / GIB:.0f} GiB: {names}"
+    return f"{sum(parts.values()) / GIB:.0f} of {gpu.memory / GIB:.0f} GiB: {names}"
 
 
 def _budgets(plan: StepPlan) -> Lines:
@@ -151,9 +156,8 @@ def _budgets(plan: StepPlan) -> Lines:
     size = f"{plan.packed:,} tokens: at most" if plan.packed else f"{plan.rows_per_micro_batch} rows:"
     waiting = "" if plan.in_flight == plan.rows else f" of {plan.rows}"
     per_engine = f"{-(-plan.in_flight // plan.engines)} per engine, which runs {plan.engine_slots} at a time"
-    cut = ""
-    if plan.packed is not None and plan.longest == plan.packed < min(plan.prompt + plan.response, plan.model):
-        cut = " (cut there by actor_rollout_ref.actor.ppo_max_token_len_per_gpu)"
+    is_cut = plan.packed is not None and plan.longest == plan.packed < min(plan.prompt + plan.response, plan.model)
+    cut = " (cut there by actor_rollout_ref.actor.ppo_max_token_len_per_gpu)" if is_cut else ""
     return [
         ("trajectories", f"{plan.prompts} prompts x {plan.samples} samples = {plan.rows}"),
         ("devices", f"{plan.devices}: {plan.ranks} data-parallel ranks, {plan.engines} rollout engines"),

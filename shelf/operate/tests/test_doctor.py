@@ -17,6 +17,7 @@ from seal.system.paths import HOME
 from shelf.operate import doctor
 from shelf.operate.cli.doctor import app
 from shelf.operate.doctor import examine
+from shelf.operate.plan import memory_gb
 from tests.support.commands import run
 from tests.support.launches import free_url
 from tests.support.recipes import composed
@@ -108,7 +109,9 @@ def test_memory_is_measured_against_the_recipe_s_own_figure():
     assert one_gpu > four > none
     assert not doctor._memory(1).fix
     finding = doctor._memory(100_000)
-    assert "seal.min_memory_gb=100000" in finding.fix and not finding.blocks
+    assert "about 100000 GB" in finding.fix and not finding.blocks
+    lora = [read_recipe(HOME / "exp" / "SEAL_lora.yaml", [f"trainer.n_gpus_per_node={gpus}"]) for gpus in (4, 8)]
+    assert [memory_gb(recipe) for recipe in lora] == [130, pytest.approx(8 * 1.9 * 15.23, rel=0.001)]
 
 
 def test_each_service_address_is_examined():
