@@ -88,22 +88,21 @@ def _require_validated(experiment: Experiment, arm: ComposedArm, outcome: Outcom
         sources = arm.sources
     except (ValueError, FileNotFoundError) as error:
         raise LaunchError(f"The arm {arm.name} of {experiment.source}: seal.data.val: {error}") from error
+    lacks = f"{place} is not measured by the arm {arm.name}, which validates"
     if outcome.set not in sources:
-        raise LaunchError(
-            f"{place} is not measured by the arm {arm.name}, which validates {', '.join(sources)}: add the set to "
-            "seal.data.val, or name another."
-        )
+        raise LaunchError(f"{lacks} {', '.join(sources)}: add the set to seal.data.val, or name another.")
     if outcome.step is not None and outcome.step not in arm.validation_steps:
-        raise LaunchError(
-            f"{place} is not measured by the arm {arm.name}, which validates at steps "
-            f"{', '.join(map(str, arm.validation_steps))}: name one of them, or change trainer.test_freq."
-        )
+        steps = ", ".join(map(str, arm.validation_steps))
+        raise LaunchError(f"{lacks} at steps {steps}: name one of them, or change trainer.test_freq.")
     try:
-        counts = outcome.only is None or outcome.only & sources[outcome.set]
+        only = outcome.only
     except (OSError, ValueError, TypeError) as error:
         raise LaunchError(f"{place}: its tasks cannot be read ({error}): name a JSON list of task ids.") from error
-    if not counts:
+    if only is not None and not only & sources[outcome.set]:
         raise LaunchError(f"{place}: the arm {arm.name} validates none of {outcome.tasks}: name tasks of the set.")
+    if unknown := sorted(map(str, (only or frozenset()).difference(*sources.values()))):
+        some = f"{len(unknown)} of the {len(only)} tasks of {outcome.tasks} ({unknown[0]})"
+        raise LaunchError(f"{place}: the arm {arm.name} does not validate {some}: correct the list, or validate them.")
     if not any(arm.validation_steps):
         raise LaunchError(f"{place}: the arm {arm.name} validates nothing that it trained; set trainer.test_freq.")
 

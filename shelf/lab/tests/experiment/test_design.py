@@ -1,5 +1,6 @@
 """The file of an experiment: what it means, and one sentence for each mistake."""
 
+import json
 import re
 import shlex
 import shutil
@@ -8,6 +9,7 @@ from dataclasses import replace
 import pytest
 from omegaconf import OmegaConf
 
+from env_service.environments.bfcl.splits import task_ids
 from env_service.environments.registry import register
 from seal.launch.recipe import read_recipe
 from seal.system.errors import LaunchError
@@ -112,16 +114,19 @@ def test_a_mistake_is_one_sentence(old, new, sentence):
             "base@1, tasks: data/test_bed/teacher_cued.json",
             "vanilla .*none of data/test_bed/teacher_cued.json",
         ),
+        ("base@1", "base@1, tasks: LIST", r"1 of the 2 tasks of .*tasks.json \(multi_turn_base_1O\)"),
     ],
 )
 def test_an_arm_that_cannot_run_is_refused_before_anything_starts(tmp_path, capsys, old, new, sentence):
-    path = tmp_path / "x.yaml"
+    path, tasks = tmp_path / "x.yaml", tmp_path / "tasks.json"
+    tasks.write_text(json.dumps([task_ids()["eval"][0], "multi_turn_base_1O"]))
+    new = new.replace("LIST", str(tasks))
     path.write_text(FILE.replace("name: x", f"name: x\nfolder: {tmp_path}").replace(old, new, 1))
     assert run(app, ["run", path]) == 2
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
     assert re.search(sentence, said), said
-    assert [each.name for each in tmp_path.iterdir()] == ["x.yaml"]
+    assert {each.name for each in tmp_path.iterdir()} == {"x.yaml", "tasks.json"}
 
 
 def test_an_arm_with_runs_must_stay_as_it_was_but_for_settings_that_a_later_version_added(make_bench):
