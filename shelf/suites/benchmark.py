@@ -32,6 +32,7 @@ from seal.rollout.user import ModelUser, User
 from seal.settings.user import UserSettings
 from seal.system import exits
 from seal.system.files import json_hash, write_jsonl
+from shelf.statistics.log import REPLACED
 from shelf.suites import FIXED
 from shelf.suites.answers import CallRejected, ContextExceeded, RequestRefused
 from shelf.suites.endpoint import ChatClient, Endpoint, EvaluatedModel, Sampling
@@ -82,8 +83,7 @@ class EndpointSpeaker(Speaker):
 
     def __init__(self, client: ChatClient, sampling: Sampling, name: str, seed: int, calls_tools: bool = False):
         self._client, self._sampling, self._calls_tools = client, sampling, calls_tools
-        self._rollout = name
-        self._seed = seed
+        self._rollout, self._seed = name, seed
         self._tokens = self._tokens_in = 0
         self._thoughts: list[Mapping[str, Any]] = []
 
@@ -184,13 +184,13 @@ class Evaluation:
     def environment(self) -> str:
         return self.rows[0].environment
 
-    def recorded(self, versions: Mapping[str, str]) -> dict[str, Any]:
+    def recorded(self, versions: Mapping[str, str], fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings that results depend on; an evaluation is resumed only with the same values.
 
         A harness chooses its own sampling, which is unknown here: None.
-        versions: those of the environment's data and packages in the service.
+        versions: those of the environment's data and packages in the service. fields: more of each request.
         """
-        return {
+        own = {
             **self.model.settings,
             "prompt_mode": self.episode.prompt_mode,
             **{name: None if self.harness else value for name, value in asdict(self.sampling).items()},
@@ -204,6 +204,7 @@ class Evaluation:
             **({"user": self.user.model, "user_temperature": self.user.temperature} if self.user.base_url else {}),
             **({"harness": self.harness} if self.harness else {}),
         }
+        return own | {f"extra.{n}" if n in {*own, "user", REPLACED} else n: value for n, value in fields.items()}
 
 
 class EvaluationOutcome(NamedTuple):
@@ -240,7 +241,7 @@ def evaluate(
         service, versions = stack.enter_context(
             environment_service(evaluation.env_url, out / "service.log", evaluation.task_files, evaluation.environment)
         )
-        journal = Journal(out, {**evaluation.recorded(versions), **fixed})
+        journal = Journal(out, evaluation.recorded(versions, fixed))
         on_start(journal)
         served = model.served(out / "vllm.log", reads_calls=evaluation.episode.calls_tools or bool(evaluation.harness))
         endpoint = replace(stack.enter_context(served), extra=fixed)

@@ -128,14 +128,26 @@ def test_other_weights_in_the_same_folder_are_another_evaluation(tmp_path):
     model = EvaluatedModel.named(None, None, config.parent, "")
     evaluation = Evaluation([TaskRow("a", "shop/x", 0, "eval")], model, tmp_path / "out", "")
     for _ in range(2):
-        require_same_settings(evaluation.out, evaluation.recorded({}))
+        require_same_settings(evaluation.out, evaluation.recorded({}, {}))
     weights.write_bytes(b"of step 20")  # exported again
     with pytest.raises(ValueError, match="another weights"):
-        require_same_settings(evaluation.out, evaluation.recorded({}))
+        require_same_settings(evaluation.out, evaluation.recorded({}, {}))
     weights.write_bytes(b"of step 10")
     other = replace(evaluation, model=replace(model, serve_args="--tool-call-parser qwen3_xml"))
     with pytest.raises(ValueError, match="another serve_args"):  # what was played reads calls with another parser
-        require_same_settings(evaluation.out, other.recorded({}))
+        require_same_settings(evaluation.out, other.recorded({}, {}))
+
+
+def test_a_field_of_each_request_hides_no_setting_of_the_evaluation(tmp_path):
+    rows, model = [TaskRow("a", "shop/x", 0, "eval")], EvaluatedModel("m", "http://127.0.0.1:2")
+    user = UserSettings(base_url="http://127.0.0.1:1", model="crowd")
+    played = Evaluation(rows, model, tmp_path, "", user=user)
+    alone, fields = replace(played, user=UserSettings()), {"user": "me", "samples": 7, "replaced": {}, "top_k": -1}
+    require_same_settings(tmp_path, played.recorded({}, fields))
+    for other, sent, named in ((alone, fields, "user"), (played, fields | {"samples": 8}, "extra.samples")):
+        with pytest.raises(ValueError, match=f"another {named}"):
+            require_same_settings(tmp_path, other.recorded({}, sent))
+    assert "user" not in alone.recorded({}, fields) and played.recorded({}, fields)["top_k"] == -1
 
 
 def test_killed_midway_it_loses_and_repeats_nothing(service_url, start_endpoint, tmp_path):
