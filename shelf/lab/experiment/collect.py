@@ -66,7 +66,7 @@ def collect(experiment: Experiment, cell: Cell, arm: ComposedArm) -> RunResult:
         inputs=inputs,
         ended=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         launches=launches,
-        minutes=sum(attempt.ended - attempt.started for attempt in attempts) / 60,
+        minutes=sum(each.ended - each.started for each in attempts) / 60 if len(attempts) >= launches else 0.0,
         steps=tuple(map(StepFigures.of, steps)),
         validations=validation_scores(log.lines),
         prompt_modes=tuple(sorted({line.prompt_mode for line in log.lines} - {""})),

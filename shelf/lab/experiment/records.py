@@ -61,9 +61,9 @@ class RunResult:
 
     configuration: hash of its arm's composed configuration. commit: that of the code (several if a resume had another
     one), with a `+` if files differed. inputs: hash of the model's files and the validation rows. launches: how often
-    its training began or was resumed. minutes: wall time of its starts. leak: the sentence about validated tasks that
-    are trained on, None without any. bad_lines: unreadable log lines. checkpoint_bytes: of the last one, before its
-    removal.
+    its training began or was resumed. minutes: wall time of its starts, 0 if unknown. leak: the sentence on validated
+    tasks that are trained on, None without any. bad_lines: unreadable log lines. checkpoint_bytes: of the last one,
+    before its removal.
     """
 
     experiment: str

@@ -24,6 +24,19 @@ def test_only_a_session_drops_files(make_bench):
     assert not folder.trajectories.exists() and not folder.checkpoints.exists()
 
 
+def test_a_run_whose_session_was_killed_gives_no_time_from_its_last_start_alone(make_bench):
+    bench = make_bench(arms=("vanilla",), seeds=(0,), keep="{checkpoints: all}")
+    bench.run()
+    (cell,) = bench.experiment.cells
+    result, launches = bench.experiment.result(cell), bench.experiment.run(cell).launches
+    assert next(bench.experiment.finished())[1].minutes > 0
+    launches.write_text(2 * launches.read_text())  # of the first start, the killed session has written no attempt
+    result.unlink()
+    collect_finished(bench.experiment)
+    ((_cell, found),) = bench.experiment.finished()
+    assert (found.launches, found.minutes) == (2, 0.0)
+
+
 def test_a_run_that_others_started_and_finished_is_not_missing(make_bench):
     bench = make_bench(arms=("vanilla",), seeds=(0,), keep="{checkpoints: all}")
     bench.run()
