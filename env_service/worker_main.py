@@ -44,7 +44,7 @@ def prepared(environments: Iterable[Environment]) -> Iterator[None]:
     for environment in environments:
         try:
             yield from environment.prepare()
-        except BaseException:  # an environment is third-party code and can raise anything, as SystemExit
+        except (Exception, SystemExit):  # an environment is third-party code and can raise anything
             _LOG.exception("the environment %s cannot be prepared", environment.name)
 
 
