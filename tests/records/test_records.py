@@ -26,6 +26,7 @@ LABELS = st.lists(st.sampled_from(("pass", "state_mismatch", "correct_abstention
 def trajectories(draw) -> TrajectoryRecord:
     category = draw(st.sampled_from(ALL_CATEGORIES))
     number = draw(st.integers(0, 199))
+    turns = draw(COUNTS)
     return TrajectoryRecord(
         f"multi_turn_{category}_{number}" if category in CATEGORIES else f"{category}_{number:012x}",
         category + draw(st.sampled_from(("", "@1", "@3"))),
@@ -36,8 +37,9 @@ def trajectories(draw) -> TrajectoryRecord:
         labels=draw(LABELS),
         evidence=draw(st.sampled_from(((), ({"turn": 0},) * 3))),
         spans=draw(st.lists(st.tuples(COUNTS, COUNTS, COUNTS), max_size=3)),
-        turns=draw(COUNTS),
-        turns_passed=draw(COUNTS),
+        turns=turns,
+        turns_passed=draw(st.integers(0, turns)),
+        cluster=draw(st.none() | COUNTS),
         progress=draw(SHARES),
         infra=draw(st.none() | st.just("engine")),
         messages=draw(st.sampled_from(((), ({"role": "user", "content": "u"}, {"role": "assistant", "content": ""})))),
