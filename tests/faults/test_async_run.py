@@ -123,7 +123,8 @@ def test_a_run_goes_on_when_its_service_is_killed(run):
 def test_a_stop_in_rollouts_adds_no_prompts_to_those_under_way():
     """The step that goes on trains the prompts that it had drawn when it was stopped."""
     rarely = "trainer.save_freq=100", "trainer.test_freq=-1", "trainer.total_training_steps=3"
-    run = Run(f"test-async-{uuid4().hex[:8]}", (*SMALL, *rarely), ("env", "BFCL_DELAY_SECONDS=0.3"))
+    # So slow that its rollouts, which began before the first update, are under way after it.
+    run = Run(f"test-async-{uuid4().hex[:8]}", (*SMALL, *rarely), ("env", "BFCL_DELAY_SECONDS=1"))
     drawn = []
     try:
         for launcher, code in ((reach(run, 2), exits.TERMINATED), (None, exits.FINISHED)):

@@ -25,6 +25,6 @@ def test_a_smaller_learning_rate_trains_the_next_step():
         assert first.returncode == exits.FINISHED, first.stdout
         second = run.finish("trainer.total_training_steps=3", "actor_rollout_ref.actor.optim.lr=1e-5")
         assert second.returncode == exits.FINISHED, second.stdout
-        lines = run.lines(f"SEAL/{run.name}.jsonl")
+        lines = run.lines(f"after_2/SEAL/{run.name}.jsonl")
         rates = {line["step"]: line["data"]["actor/lr"] for line in lines if "actor/lr" in line["data"]}
-        assert rates == pytest.approx({3: 1e-5})  # verl starts this file anew with each launch
+        assert rates == pytest.approx({3: 1e-5})
