@@ -83,6 +83,12 @@ def tokens(texts) -> list[int]:
     return [token for text in texts for token in (*tokenizer().encode(text, add_special_tokens=False), eos)]
 
 
+def turns(texts):
+    """The messages of each turn, the answer last."""
+    ends = [number + 1 for number, text in enumerate(texts) if text == "Done."]
+    return [texts[start:end] for start, end in pairwise([0, *ends])]
+
+
 @pytest.mark.parametrize("harness", [f"seal.rollout.harness={TEXT}", named("streaming")])
 @pytest.mark.parametrize("training", [True, False])
 def test_the_same_rollout_through_both_doors(url, tmp_path, harness, training):
@@ -532,6 +538,22 @@ def test_tool_answers_reach_the_policy_in_the_order_of_their_calls(url):
         assert record.infra is None and record.calls >= 2
         prompts.append(engine.prompts)
     assert prompts[0] == prompts[1]
+
+
+@pytest.mark.parametrize("harness", ["unordered", "at_once", "at_once_over_mcp"])
+def test_calls_that_an_sdk_makes_at_once_are_played_in_the_order_of_their_message(url, harness):
+    texts = tuple("\n".join(turn) for turn in turns(native_texts()) for turn in (turn[:-1], turn[-1:]))
+    ((output, record),) = roll_out([url], ScriptedEngine(texts), named(harness), *NATIVE)
+    assert (record.infra, record.score, record.unsampled_calls) == (None, 1.0, 0)
+    assert sampled(output) == tokens(texts)
+
+
+def test_a_call_that_an_sdk_refuses_keeps_the_others_neither_back_nor_out_of_order(url):
+    calls = ("ls", {}), ("pwd", {}), ("cd", {"folder": "document"})
+    text = "\n".join(FORMATS["hermes"].render_call(*call) for call in calls)
+    ((_, record),) = roll_out([url], ScriptedEngine((text, "Done.")), named("choosy"), *NATIVE)
+    made = [call["name"] for action in record.evidence[0]["actions"] for call in action["calls"]]
+    assert record.infra is None and made == ["pwd", "cd"]
 
 
 def test_a_tool_that_the_policy_invents_is_its_own_fault(url):

@@ -357,7 +357,7 @@ def test_a_harness_hears_nothing_where_the_policy_says_nothing():
     policy = Policy(lambda number: SimpleNamespace(stream=stream, limit="", say=say), "native", None)
     answer = asyncio.run(policy.complete(Request((ChatMessage("user", "u"),), {})))
     assert (answer.text, answer.heard) == ("", ChatMessage("assistant", ""))
-    assert policy.reach("") == "" and policy.spoke
+    assert policy.reach("") == "" and policy.said
 
 
 def test_omega_speaks_to_a_harness_as_to_seals_own_loop(url):

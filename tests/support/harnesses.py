@@ -239,6 +239,43 @@ async def unordered(task: Task) -> None:
             await task.answer(messages[-1]["content"])
 
 
+async def at_once(task: Task) -> None:
+    """An agent whose SDK makes the calls of a message at once; here the last one comes first."""
+    await overtaking(task, task.call, 0)
+
+
+async def at_once_over_mcp(task: Task) -> None:
+    async with Client(task.mcp_url) as tools:
+
+        async def call(name: str, arguments: dict[str, Any]) -> str:
+            return (await tools.call_tool(name, arguments)).content[0].text
+
+        await overtaking(task, call, 0)
+
+
+async def choosy(task: Task) -> None:
+    """The same agent, which refuses the first call of each message."""
+    await overtaking(task, task.call, 1)
+
+
+async def overtaking(task: Task, call: Call, first: int) -> None:
+    messages: Messages = []
+    async with client_of(task) as client:
+        async for message in task.user_messages():
+            messages.append({"role": "user", "content": message})
+            while calls := await asked(client, task, messages):
+                made = []
+                for each in calls[: first - 1 if first else None : -1]:
+                    made.append(asyncio.create_task(call(each.function.name, json.loads(each.function.arguments))))
+                    await asyncio.sleep(0.02)
+                answers = [*["Refused."] * first, *[await each for each in reversed(made)]]
+                messages += [
+                    {"role": "tool", "tool_call_id": each.id, "content": text}
+                    for each, text in zip(calls, answers, strict=True)
+                ]
+            await task.answer(messages[-1]["content"])
+
+
 async def asked(client: AsyncOpenAI, task: Task, messages: Messages) -> list[Any]:
     """Ask the policy once; return its calls."""
     answer = await client.chat.completions.create(model=task.model, messages=messages, tools=task.tools)

@@ -9,6 +9,7 @@ is the one with the most calls and answers that reached the episode.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 from env_service.environments.kit.formats import Format
@@ -34,8 +35,8 @@ class Message:
 
     heard: the dialogue up to and including it, as the harness repeats it. tools: the documents shown by then, by name.
     length: the number of messages up to and including it in the policy's format. text: what it says, without thoughts.
-    tokens: sampled ones. calls: those that have not reached the episode. cut: the budget that cut it, or that the
-    request's `max_tokens` lowered, "" if none did. reached: how often it or a call of it has reached the episode.
+    tokens: sampled ones. calls: those that have not reached the episode; due: those that were not made. cut: the budget
+    that cut it, or that the request's `max_tokens` lowered, "" if none did. reached: how often it or a call of it has.
     """
 
     heard: tuple[ChatMessage, ...]
@@ -44,6 +45,7 @@ class Message:
     text: str
     tokens: int
     calls: list[tuple[str, Any]]
+    due: list[tuple[str, Any]]
     cut: str
     reached: int = 0
 
@@ -58,14 +60,6 @@ class Message:
         text = "\n".join(message.text for message in new)
         known = all(tools.get(name) == tool for name, tool in self.tools.items())
         return known and all(announced(tool, text) for name, tool in tools.items() if name not in self.tools)
-
-    def gave(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether the policy made a call here; an SDK may have added defaults to its arguments."""
-        for call in self.calls:
-            if call[0] == name and all(arguments.get(key, ...) == value for key, value in call[1].items()):
-                self.calls.remove(call)
-                return True
-        return False
 
 
 @dataclass(eq=False)
@@ -114,15 +108,10 @@ class Policy:
         self._form: Format = AGENT_FORMATS.get(prompt_mode, AGENT_FORMATS["hermes"])
         self._one_at_a_time = asyncio.Lock()
         self._chains: list[Chain] = []
-        self._said: list[Message] = []  # of all chains, in the order in which they were sampled
+        self.said: list[Message] = []  # of all chains, in the order in which they were sampled
         self._asking: asyncio.Task[Any] | None = None
         self._unheard: tuple[Request, Answer] | None = None
         self.cues, self.turn, self.over, self.unsampled = "", 0, False, 0
-
-    @property
-    def spoke(self) -> bool:
-        """Whether it has said anything."""
-        return bool(self._said)
 
     @property
     def streams(self) -> "list[TokenStream]":
@@ -143,7 +132,7 @@ class Policy:
 
     def facts(self) -> dict[str, Any]:
         """The fields of the record that the chains decide."""
-        streams, sampled = self.streams, sum(message.tokens for message in self._said)
+        streams, sampled = self.streams, sum(message.tokens for message in self.said)
         weights = [pair for each in streams if (pair := each.facts().get("weights"))]
         return streams[-1].facts() | {
             "weights": (min(old for old, _ in weights), max(new for _, new in weights)) if weights else None,
@@ -171,19 +160,33 @@ class Policy:
             found = [self._holder(*call) for call in calls]
             self.unsampled += found.count(None)
         elif found == [None] and (part := words(said)).strip():
-            parts = [each for each in reversed(self._said) if part in words(each.text)]
+            parts = [each for each in reversed(self.said) if part in words(each.text)]
             found = [min(parts, key=lambda each: len(each.text), default=None)]
         for message in filter(None, found):
             message.reached += 1
         return next((message.cut for message in found if message is not None and message.cut), "")
 
+    async def in_turn(self, name: str, arguments: Mapping[str, Any], offered: tuple[str, ...]) -> None:
+        """Wait for the calls before this one in its message, which SDKs make at once, so that one may overtake another.
+
+        offered: the episode's tools. A call that does not come within a second is not waited for again.
+        """
+        message, looks = self._latest(lambda each: _place(each.due, name, arguments) is not None), count(1)
+        if message is not None:
+            message.due = [call for call in message.due if call[0].endswith(offered)]
+            while place := _place(message.due, name, arguments):
+                await asyncio.sleep(0.01)
+                del message.due[: next(looks) % 100 == 0]
+            del message.due[: place == 0]
+
     def _holder(self, name: str, arguments: Mapping[str, Any]) -> Message | None:
         """The message that made a call."""
-        made = self._latest(lambda each: each.gave(name, arguments))
+        if made := self._latest(lambda each: _place(each.calls, name, arguments) is not None):
+            del made.calls[_place(made.calls, name, arguments)]
         return made or self._latest(lambda each: holds(each.text, name, arguments))
 
     def _latest(self, holds_it: Callable[[Message], bool]) -> Message | None:
-        return next(filter(holds_it, reversed(self._said)), None)
+        return next(filter(holds_it, reversed(self.said)), None)
 
     def end(self) -> None:
         """Ask for no more; a message that is still being sampled is not part of the rollout."""
@@ -209,9 +212,18 @@ class Policy:
             chain = self._chain(request.messages, request.tools)
             said = await self._ask(chain, request.most)
             answer = _answer(chain, said, self._form, request)
-            message = _message(chain, request, said, answer)
+            message = Message(
+                heard=(*request.messages, answer.heard),
+                tools=chain.tools,
+                length=len(chain.dialogue.messages),
+                text=without_thoughts(said.text),
+                tokens=len(answer.tokens),
+                calls=list(answer.heard.calls),
+                due=list(answer.heard.calls),
+                cut=chain.speaker.limit if said.truncated else "",
+            )
             chain.said.append(message)
-            self._said.append(message)
+            self.said.append(message)
             if chain not in self._chains:
                 self._chains.append(chain)
             self._unheard = (request, answer) if gone is not None and await gone() else None
@@ -220,7 +232,7 @@ class Policy:
     async def _ask(self, chain: Chain, most: int | None) -> Said:
         """The next message of a chain, of `most` tokens at most."""
         others = self._chains not in ([], [chain])
-        if others and self._max_steps is not None and len(self._said) >= self._max_steps:
+        if others and self._max_steps is not None and len(self.said) >= self._max_steps:
             self.over = True
             raise OutOfBudget("max_steps")  # an only chain counts its own messages
         chain.dialogue.turn = self.turn  # and its tools, those that no system text shows included
@@ -264,17 +276,12 @@ class Policy:
         return chain
 
 
-def _message(chain: Chain, request: Request, said: Said, answer: Answer) -> Message:
-    """The last message of a chain, as a node of the tree."""
-    return Message(
-        heard=(*request.messages, answer.heard),
-        tools=chain.tools,
-        length=len(chain.dialogue.messages),
-        text=without_thoughts(said.text),
-        tokens=len(chain.speaker.stream.sampled[-1].ids),
-        calls=list(answer.heard.calls),
-        cut=chain.speaker.limit if said.truncated else "",
-    )
+def _place(calls: Sequence[tuple[str, Any]], name: str, arguments: Mapping[str, Any]) -> int | None:
+    """Where a call is among others; clients may add a server's name, and SDKs defaults to the arguments."""
+    for place, (own, given) in enumerate(calls):
+        if own.endswith(name) and all(arguments.get(key, ...) == value for key, value in given.items()):
+            return place
+    return None
 
 
 def _answer(chain: Chain, said: Said, form: Format, request: Request) -> Answer:

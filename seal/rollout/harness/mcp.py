@@ -10,11 +10,10 @@ from mcp.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 
-from seal.rollout.harness.task import Task
+from seal.rollout.harness.task import USER, Task
 
 TASK = "seal.task"
 """The key of a request's scope that holds its task."""
-USER = "next_user_message"
 HOW = (
     f"A user talks to you over several turns. Call {USER} first, do with the other tools what the user asks, then call "
     f"{USER} with your answer, until the conversation has ended. The tools may change between turns."

@@ -43,6 +43,7 @@ class Session:
         self.key, self.model = secrets.token_hex(24), model
         address = model if isinstance(model, Address) else Address(f"{sessions.url}/v1", self.key, MODEL)
         self.task = Task(dialogue, address, f"{sessions.url}/{self.key}/task", deadline_s)
+        self.task.order = None if isinstance(model, Address) else model.in_turn
         self.kept: dict[str, tuple[Item, ...]] = {}
         self.unanswered, self._requests, self._answering = None, 0, set[asyncio.Task[None]]()
         self._sessions = sessions

@@ -88,7 +88,7 @@ class HarnessSpeaker(Speaker):
         """SpeakerFault unless the policy spoke and its tokens are what was sampled."""
         if self._policy is not None:
             self._policy.end()  # a summary or a title is not part of the rollout
-            if not self._policy.spoke:
+            if not self._policy.said:
                 full = self.limit not in ("", FAILED) and f"the harness's first request leaves no room: {self.limit}"
                 raise SpeakerFault("harness", dialogue.note or full or "the harness never asked the policy")
             self._policy.check()
@@ -136,7 +136,7 @@ class HarnessSpeaker(Speaker):
         elif task.ended:
             logger.warning("a harness failed after its conversation had ended%s", how)
         sentence = f"the harness left before the conversation ended{how}"
-        if self._failed and self._policy.spoke and not (killed or self._session.unanswered or task.waits):
+        if self._failed and self._policy.said and not (killed or self._session.unanswered or task.waits):
             task.events.put_nowait(Event("failed", sentence))
         else:
             task.events.put_nowait(Event("fault", SpeakerFault("harness", sentence)))

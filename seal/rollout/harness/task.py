@@ -19,7 +19,7 @@ from seal.system.text import clipped, first_line
 
 Harness = str | Sequence[str]
 """`module:function`, or a command with its arguments."""
-ENDED = "The conversation has ended."
+USER, ENDED = "next_user_message", "The conversation has ended."
 MAX_TEXT = 500_000
 """Characters of one message to the environment, whose service takes few more."""
 MAX_REASON = 2_000
@@ -54,13 +54,14 @@ class Task:
     base_url, api_key, model: of the policy, for any OpenAI client; anthropic_base_url: for Anthropic's. mcp_url: the
     episode's tools over MCP (streamable HTTP), the user among them. task_url: the same as `messages` and `say`, for
     programs in any language. deadline_s: seconds for the whole episode. messages: those that the episode opens with,
-    as SEAL's own loop shows them to the policy. waits: a call or an answer has no reply from the environment yet.
+    as SEAL's own loop shows them to the policy. waits: a call or an answer has no reply yet. order: awaits a turn.
     """
 
     def __init__(self, dialogue: Dialogue, address: Address, task_url: str, deadline_s: float):
         self.base_url, self.api_key, self.model = address.base_url, address.api_key, address.model
         self.task_url, self.mcp_url, self.deadline_s = task_url, f"{task_url}/mcp", deadline_s
         self.messages: list[dict[str, str]] = list(dialogue.messages)
+        self.order: Callable[..., Awaitable[None]] | None = None
         self.ended = self.waits = False
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self._native: Mapping[str, Any] | None = dialogue.info.get("native")
@@ -98,6 +99,7 @@ class Task:
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Run a tool; return its answer, an error's text included."""
         self._require_native()
+        await self._in_turn(name, arguments)
         answers = await self._say("call", call_text(name, arguments, self._mode))
         return "\n".join(bare(message["content"]) for message in answers) if answers else ENDED
 
@@ -126,6 +128,7 @@ class Task:
 
     async def next_user_message(self, answer: Any) -> str:
         """`answer` and `user_messages` in one, for a policy too; ENDED after the last message."""
+        await self._in_turn(USER, {"answer": answer})
         if answer and self._unread is not None:
             return "The user said something that you have not read: call this without an answer."
         if self._unread is None and not self.ended:
@@ -133,6 +136,11 @@ class Task:
                 return "The user waits: call this with your answer, a text."
             await self.answer(answer)
         return ENDED if self._unread is None else self._read()
+
+    async def _in_turn(self, name: str, arguments: Mapping[str, Any]) -> None:
+        if self.order is not None and self._native is not None:
+            shown = self._native["tools"][: self._turn + 1]
+            await self.order(name, arguments, (USER, *(tool["name"] for tools in shown for tool in tools)))
 
     def _read(self) -> str:
         message, self._unread = self._unread or "", None

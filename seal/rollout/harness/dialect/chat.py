@@ -87,9 +87,8 @@ class Request(Asked):
         said = {"role": "assistant", "content": answer.text} | ({"tool_calls": calls} if calls else {})
         reason = "length" if answer.cut else "tool_calls" if answer.calls else "stop"
         choice: dict[str, Any] = {"index": 0, "message": said, "finish_reason": reason}
-        if self.logprobs:
-            tokens = [{"token": token, "logprob": value, "top_logprobs": []} for token, value in answer.tokens]
-            choice["logprobs"] = {"content": tokens}
+        tokens = [{"token": token, "logprob": value, "top_logprobs": []} for token, value in answer.tokens]
+        choice |= {"logprobs": {"content": tokens}} if self.logprobs else {}
         prompt, new = answer.prompt, len(answer.tokens)
         usage = {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
         head = {"id": f"chatcmpl-{uuid4().hex}", "object": "chat.completion", "created": int(time.time())}

@@ -148,28 +148,16 @@ class Request(Asked):
             call = {"type": "function_call", "name": name, "arguments": json.dumps(arguments), "status": status}
             output.append({"id": f"fc_{uuid4().hex}", "call_id": f"call_{uuid4().hex[:24]}", **call})
         prompt, new = answer.prompt, len(answer.tokens)
-        return {
-            "id": f"resp_{uuid4().hex}",
-            "object": "response",
-            "created_at": int(time.time()),
-            "status": status,
-            "error": None,
-            "incomplete_details": {"reason": "max_output_tokens"} if answer.cut else None,
-            "instructions": self.instructions,
-            "previous_response_id": self.previous_response_id,
-            "model": inner.MODEL,
-            "output": output,
-            "parallel_tool_calls": True,
-            "tool_choice": "auto",
-            "tools": [{**tool.model_dump(), "strict": False} for tool in self.tools or ()],
-            "usage": {
-                "input_tokens": prompt,
-                "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-                "output_tokens": new,
-                "output_tokens_details": {"reasoning_tokens": 0},
-                "total_tokens": prompt + new,
-            },
-        }
+        usage = {"input_tokens": prompt, "output_tokens": new, "total_tokens": prompt + new}
+        usage |= {"input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0}}
+        usage |= {"output_tokens_details": {"reasoning_tokens": 0}}
+        details = {"reason": "max_output_tokens"} if answer.cut else None
+        tools = [{**tool.model_dump(), "strict": False} for tool in self.tools or ()]
+        head = {"id": f"resp_{uuid4().hex}", "object": "response", "created_at": int(time.time()), "model": inner.MODEL}
+        asked = {"instructions": self.instructions, "previous_response_id": self.previous_response_id, "tools": tools}
+        fixed = {"error": None, "parallel_tool_calls": True, "tool_choice": "auto"}
+        told = {"status": status, "incomplete_details": details, "output": output, "usage": usage}
+        return {**head, **asked, **fixed, **told}
 
     def events(self, body: Mapping[str, Any]) -> bytes:
         """A response as the server-sent events of a streamed one, each item in one piece."""

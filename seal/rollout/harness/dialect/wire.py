@@ -67,10 +67,9 @@ Schema = Annotated[dict[str, Any], AfterValidator(_as_shown)]
 """The JSON schema of a tool's arguments."""
 
 
-def document(name: str, description: str | None, parameters: dict[str, Any] | None) -> dict[str, Any]:
+def document(name: str, text: str | None, schema: dict[str, Any] | None) -> dict[str, Any]:
     """A tool as the policy's format shows it."""
-    none = {"type": "object", "properties": {}}
-    return {"name": name, "description": description or "", "parameters": parameters or none}
+    return {"name": name, "description": text or "", "parameters": schema or {"type": "object", "properties": {}}}
 
 
 def call(name: str, arguments: str) -> tuple[str, Any]:
