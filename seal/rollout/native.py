@@ -57,11 +57,11 @@ _TAGGED = re.compile(
     rf"(?:</arg_key>\s*<arg_value>|>)(?(1)\n?)(.*?)(?(1)\n?)(?:</(?:{_DSML})?parameter>|</arg_value>)",
     re.DOTALL,  # around a value in <parameter=NAME>, one line break on each side is the template's
 )
-_GEMMA = re.compile(r'<\|"\|>(.*?)<\|"\|>|\b(?!(?:true|false|null)\s*[]},])([^\W\d][^][{},:]*)', re.DOTALL)
+_GEMMA = re.compile(r'<\|"\|>(.*?)<\|"\|>|(?<!\w)(?!\d|(?:true|false|null)\s*[]},])([\w$@][^][{},:]*)', re.DOTALL)
 _ANALYSIS = re.compile(r"(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>(.*?)(?:<\|end\|>|\Z)", re.DOTALL)
 _THINK = re.compile(r"(<seed:think>|<\|channel>thought)|</seed:think>|<channel\|>")
 _HEADER = re.compile(r"(?:<\|start\|>assistant)?<\|channel\|>[^<]*(?:<\|message\|>)?|<\|(?:start\|>assistant|end\|>)")
-_RECIPIENT = re.compile(r"^([\w.-]+)[^{]*?<\|message\|>")
+_RECIPIENT = re.compile(r"^([^\s<{]+)[^{]*?<\|message\|>")
 _KIMI = re.compile(r"^(?:functions\.)?(.+?)(?::\d+)?$")
 
 
@@ -122,13 +122,12 @@ class NativeFormat:
     async def _call(self, inside: str, number: int, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         """The text between the marks of a call as an entry of `tool_calls`, None if it is not a call."""
         marks, inside = self._marks, _RECIPIENT.sub(r"\1 <|constrain|>json<|message|>", inside)
-        whole = f"{marks.before}{marks.opening}{inside}{marks.closing}{marks.after}"
+        plain = re.sub(r"^call:[^\s{]+(?={)", "call:_", inside)  # verl reads no dash in a name of Gemma's
+        whole = f"{marks.before}{marks.opening}{plain}{marks.closing}{marks.after}"
         _, found = await ToolParser.get_tool_parser(self._name, _Text(self._tokenizer, whole)).extract_tool_calls([])
-        try:
-            name, arguments = self._meant(found[0], inside, tools)
-        except (IndexError, ValueError, RecursionError):
-            return None
-        return entry(name, arguments, found[0].tool_call_id or f"call_{number}")
+        with suppress(IndexError, ValueError, RecursionError):
+            return entry(*self._meant(found[0], inside, tools), found[0].tool_call_id or f"call_{number}")
+        return None
 
     def _meant(
         self, found: FunctionCall, inside: str, tools: Sequence[Mapping[str, Any]]
@@ -137,7 +136,8 @@ class NativeFormat:
         if self._name == "kimi":
             found.name, found.arguments = _KIMI.match(found.name)[1], inside.partition("_argument_begin|>")[2]
         if self._name == "gemma4":  # verl reads no list, no object and no text with a line break
-            found.arguments = _GEMMA.sub(lambda part: json.dumps(part[1] or part[2] or ""), inside[inside.index("{") :])
+            found.name, brace, given = inside.removeprefix("call:").partition("{")
+            found.arguments = _GEMMA.sub(lambda part: json.dumps(part[1] or part[2] or ""), brace + given)
         name, arguments = call_of({"name": found.name, "arguments": json.loads(found.arguments)})
         if self._marks.tagged:
             if _TAGGED.sub("", inside).strip('">\n ') != name or name.split() != [name]:

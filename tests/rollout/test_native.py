@@ -310,6 +310,21 @@ def test_a_call_is_read_as_it_was_written_and_a_cut_one_is_unread(parser):
     ]
 
 
+@pytest.mark.parametrize("name", ["say-it", "say.it", "say:it", "say/it", "mcp__say__it", "\u00e9crire", "from"])
+@pytest.mark.parametrize("parser", WRITTEN)
+def test_a_tool_may_have_any_name_without_a_blank(parser, name):
+    (made,) = read(parser, "".join(WRITTEN[parser]).replace("say", name))[1]
+    assert (made["function"]["name"], "to" in json.loads(made["function"]["arguments"])) == (name, True)
+
+
+@pytest.mark.parametrize("key", ["user-id", "$set", "@type", "a.b", "gr\u00f6\u00dfe", "from"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_argument_may_have_any_name_and_an_object_too(family, key):
+    called = (("say-it", {key: {key: [-1.5, None, "x"]}}),)
+    form = NativeFormat(FAMILIES[family].parser, family_tokenizer(family))
+    assert ToolCalls().parse(asyncio.run(form.read(spoken(family, "", *called), "", []))).calls == called
+
+
 @pytest.mark.parametrize("parser", ["qwen3_coder", "glm", "seed", "minimax", "deepseek_v4", "gemma4"])
 def test_a_text_keeps_its_line_breaks_but_for_those_of_the_template(parser):
     """As verl and vLLM read it: one after <parameter=NAME> and one before its end are no part of the value."""
