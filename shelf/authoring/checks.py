@@ -114,11 +114,13 @@ def documents(subject: Subject) -> str:
             is_method = getattr(type(world), "call", None) is MethodWorld.call and name != environment.stop_tool
             if is_method and method_name(name) in map(method_name, names):
                 raise Nonconforming(f"{task}: {name} and another tool share {method_name(name)}: rename one of the two")
+            if is_method and not hasattr(world, method_name(name)):
+                raise Nonconforming(f"{task}: {name} has a document, but {type(world).__name__} no {method_name(name)}")
             names.add(name)
             for given in (required(tool), arguments_of(schema)) if is_method and lists_all(schema) else ():
                 try:
-                    world.method(name, dict.fromkeys(given))
-                except (AttributeError, TypeError) as error:
+                    world.bound(name, dict.fromkeys(given))
+                except TypeError as error:
                     fault = f"{task}: the document of {name} permits {[*given]}, its method does not: {error}"
                     raise Nonconforming(fault) from error
         if environment.stop_tool not in (None, *names):

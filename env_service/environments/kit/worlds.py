@@ -24,7 +24,7 @@ class MethodWorld:
     A method gets its document's arguments, checked if `strict`, and returns text (for an enum its value) or JSON.
     """
 
-    def method(self, name: str, arguments: Mapping[str, Any]) -> Any:
+    def bound(self, name: str, arguments: Mapping[str, Any]) -> Any:
         """The method that runs a tool; TypeError if it does not take the arguments, as few take one named `self`."""
         method = getattr(self, method_name(name))
         run, *owner = (method.__func__, method.__self__) if inspect.ismethod(method) else (method,)
@@ -34,7 +34,7 @@ class MethodWorld:
     def call(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Run one tool; a ToolError is an outcome, any other exception a failure of the environment."""
         try:
-            method = self.method(name, arguments)
+            method = self.bound(name, arguments)
         except TypeError as error:  # a document that does not forbid further arguments lets them through
             return Outcome(f"Error: {name}: {error}.", "signature")
         try:

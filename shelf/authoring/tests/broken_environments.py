@@ -155,6 +155,13 @@ class Promising(Rewritten):
     more: ClassVar[Sequence[Document]] = ({"name": "shout.aloud", "description": "Shout.", "parameters": WORD},)
 
 
+class Unbuilt(Rewritten):
+    """Documents a tool without arguments that its world lacks."""
+
+    name = "unbuilt"
+    more: ClassVar[Sequence[Document]] = ({"name": "shout", "description": "Shout.", "parameters": {"type": "object"}},)
+
+
 class Alike(Rewritten):
     """Has two tools whose names are one name in Python."""
 

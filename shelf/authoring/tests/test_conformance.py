@@ -72,7 +72,7 @@ SENTENCES = {
     "Unwrapped": ("documents", "needs `parameters` in JSON Schema, not {'word': {'type': 'string'}}"),
     "Renamed": ("documents", "needs `parameters` in JSON Schema, not {'name': 'say', "),
     "Twofold": ("documents", "{'name': 'say', 'description': 'Say it aloud.', "),
-    "Promising": ("documents", "no attribute 'tool_shout_aloud'"),
+    "Promising": ("documents", "shout.aloud has a document, but Words no tool_shout_aloud"),
     "Alike": ("documents", "amber: say.it and another tool share tool_say_it: rename one of the two"),
     "Modest": ("documents", "permits ['word', 'loud'], its method does not: got an unexpected keyword argument 'loud'"),
     "Misspelt": ("reference passes", "reward 0.0, stop answered; Error: there is no tool 'sya'."),
@@ -107,6 +107,7 @@ RETURNED = {
     "Terse": "`call` of Plain returns 'said amber', not Outcome",
     "Wordy": "`user` of Wordy returns 'You want to hear a word.', not UserPart",
     "Mute": "`instructions` of Mute returns None, not str",
+    "Unbuilt": "shout has a document, but Words no tool_shout",
     "Classed": "say needs `parameters` in JSON Schema, not <class ",
     "Quitting": "SystemExit is raised: 2",
 }
