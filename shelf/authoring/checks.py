@@ -215,7 +215,7 @@ def any_message(subject: Subject) -> str:
         rare = (environment.render(mode, call) for call in scripted.rare_calls(environment, task))
         for message in (*RUBBISH, *scripted.stumbling_run(environment, task, mode).messages, *rare):
             params = {"tool_prompt_mode": mode, "parse_errors": "feedback"}
-            subject.played(Run(f"message {message[:40]!r}", task, (message,), params))
+            subject.played(Run(f"message {message[:120]!r}", task, (message,), params))
     return f"{len(RUBBISH)} unreadable messages, calls of every wrong kind, and rare values"
 
 

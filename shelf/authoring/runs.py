@@ -118,8 +118,8 @@ def rare_calls(environment: Environment, task_id: str) -> Iterator[Call]:
 
 
 def _rare(schema: Mapping[str, Any]) -> Any:
-    """A value that the schema of an argument permits and that a world may not expect."""
-    values = {"string": "", "integer": -1, "number": -0.5, "array": [], "object": {}}
+    """A value that the schema of an argument permits and that a world may not expect: 2.0 is an integer too."""
+    values = {"string": "", "integer": float(schema.get("minimum", -1)), "number": -0.5, "array": [], "object": {}}
     return (schema.get("enum") or [values.get(str(schema.get("type")))])[0]
 
 

@@ -21,7 +21,7 @@ def method_name(tool: str) -> str:
 class MethodWorld:
     """Runs the tool NAME as the method `tool_NAME`, `list.all` as `tool_list_all`. A subclass adds these and `check`.
 
-    A method gets its document's arguments, checked if `strict`, and returns text (for an enum its value) or JSON.
+    A method gets its document's arguments, checked if `strict` (2.0 is an integer); it returns text, an enum or JSON.
     """
 
     def bound(self, name: str, arguments: Mapping[str, Any]) -> Any:

@@ -530,6 +530,22 @@ class Hurried(Sound):
         return Initials(task.data)
 
 
+class Repeating(Rewritten):
+    """Takes a number that a document calls an integer for one of Python's."""
+
+    name = "repeating"
+    say: ClassVar[Mapping[str, Any]] = {
+        "parameters": {**WORD, "properties": {**WORD["properties"], "times": {"type": "integer", "minimum": 0}}}
+    }
+
+    def world(self, task: ToolTask) -> Words:
+        class Repeated(Words):
+            def tool_say(self, word: str, times: int = 1) -> str:
+                return super().tool_say(word * times)
+
+        return Repeated(task.data)
+
+
 class Unguarded(Sound):
     """Runs calls without the guard that it is given."""
 

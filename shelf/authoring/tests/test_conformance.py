@@ -146,6 +146,8 @@ def test_a_value_that_a_document_permits_and_the_world_does_not_expect_is_tried(
 ) -> None:
     (found,) = failing(registered("hurried", f"{HERE}:Hurried"))
     assert found.check == "any message" and "IndexError is raised: string index out of range" in found.detail
+    (found,) = failing(registered("repeating", f"{HERE}:Repeating"))
+    assert found.check == "any message" and '"times": 0.0}' in found.detail and "TypeError is raised" in found.detail
 
 
 def test_a_user_may_want_what_a_document_or_a_tool_says(registered: Callable[[str, str], str]) -> None:
