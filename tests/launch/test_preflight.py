@@ -40,6 +40,7 @@ from shelf.task_rows import read_rows
 from shelf.testbed.synthesis.grammar import Grammar
 from shelf.testbed.synthesis.make import synthesise
 from tests.support.checkpoints import write_step
+from tests.support.errands import Errands
 from tests.support.launches import free_url
 from tests.support.loopback import Loopback
 from tests.support.recipes import composed
@@ -71,6 +72,19 @@ def test_what_weighs_dialogues_is_refused_where_a_rollout_may_have_several():
         assert key in sentence and value in sentence and "seal.rollout.trained" in sentence
         for plain in ((override,), (harness, override, "seal.rollout.trained=main"), (harness,)):
             preflight.CHECKS["dialogues"](Recipe.of(composed(HOME / "exp" / "quickstart.yaml", *plain)))
+
+
+@pytest.mark.parametrize("raised", [KeyError("stock"), ValueError("no stock\nno shop"), SystemExit(2)])
+def test_a_task_that_its_environment_cannot_open_is_one_sentence(raised, monkeypatch):
+    def world(*_):
+        raise raised
+
+    register("errands", "tests.support.errands:Errands")
+    monkeypatch.setattr(Errands, "world", world)
+    chosen = ("seal.data.train={task_file: null, categories: [], mixture: []}", "seal.data.val=[{split: eval}]")
+    chosen += ("env_service.env_type=errands", "seal.data.withdrawal=null")
+    sentence = refused(composed(HOME / "exp" / "quickstart.yaml", *chosen), preflight.CHECKS["user"])
+    assert sentence.startswith("errands cannot open ") and type(raised).__name__ in sentence
 
 
 def test_a_model_that_plays_the_user_needs_a_part_and_an_endpoint(monkeypatch):

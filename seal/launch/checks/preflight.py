@@ -32,6 +32,7 @@ from seal.method.teacher import whole_part
 from seal.settings.sentences import nearest, shown
 from seal.system.errors import LaunchError
 from seal.system.paths import HOME
+from seal.system.text import first_line
 
 ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 FLASH, FALLBACK = "flash_attention_2", "packed_sdpa"
@@ -225,6 +226,9 @@ def _user(recipe: Recipe) -> None:
             opening = get_environment(row.environment).open(row.task_id, {"user": True} if url else {}, Guard()).start()
         except ValueError as error:
             raise LaunchError(str(error)) from error
+        except (Exception, SystemExit) as error:  # an environment is third-party code and can raise anything
+            said = f"{row.environment} cannot open {row.task_id} ({type(error).__name__}: {first_line(str(error))})"
+            raise LaunchError(f"{said}: run `seal env show {row.environment} {row.task_id}`.") from error
         if url is None or "user" in opening:
             known.add(row.environment)
     if url is None:
@@ -257,10 +261,6 @@ def _tasks(recipe: Recipe) -> None:
             f"trainer.total_training_steps={recipe.last_step} is more than the {most} steps of "
             f"trainer.total_epochs={epochs}: raise that too."
         )
-
-
-def _addresses(recipe: Recipe) -> None:
-    service_urls(recipe.config)
 
 
 def _validations(recipe: Recipe) -> None:
@@ -303,7 +303,7 @@ CHECKS: dict[str, Callable[[Recipe], tuple[str, ...] | None]] = {
     "environments": _environments,
     "user": _user,
     "tasks": _tasks,
-    "service address": _addresses,
+    "service address": lambda recipe: service_urls(recipe.config) and None,
     "validations": _validations,
     "loggers": _loggers,
     "model": check_model,
